@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use haul_test::ftpd::FtpServer;
 use haul_test::objects::{Minio, Server};
 use haul_test::program::{Ended, until};
 use haul_test::sshd::Sshd;
@@ -370,4 +371,25 @@ fn tools_meet_at_an_object_store_in_both_directions() {
     put("set/d/b", b"content of b");
     run("s3://bench/set/ near", &tools);
     run("s3://bench/set/a near", &tools);
+}
+
+#[test]
+fn ftp_servers_and_their_clients_are_compared() {
+    let world = World::new();
+    // Without a password: not all of them read one with blanks.
+    let server = FtpServer::pyftpdlib("authorizer.add_anonymous('/', perm='elradfmwMT')").expect("ftp-servers.sh installs it");
+    let away = |path: &str| format!("ftp://127.0.0.1:{}{}", server.port, world.path(path).display());
+    fs::create_dir(world.path("here")).expect("made");
+    for (tools, from, to) in [
+        ("haul,lftp", world.path("src").display().to_string(), away("there")),
+        ("haul,lftp", away("src"), world.path("here").display().to_string()),
+        ("haul,lftp,curl", world.path("src/big").display().to_string(), away("there")),
+        ("haul,lftp,curl,aria2c,globus-url-copy", away("src/big"), world.path("here").display().to_string()),
+    ] {
+        let ended = world.ends(0, &format!("--json --repeat 1 --warmup 0 --tools {tools} {from} {to}"));
+        let document = document(&ended);
+        for tool in tools.split(',') {
+            assert_eq!(of(&document, tool)["ok"], Value::from(1), "{tool} {from}\n{ended}");
+        }
+    }
 }

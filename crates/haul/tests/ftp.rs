@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_test::compare::What;
@@ -12,6 +12,7 @@ use haul_test::ftp_rogue::{Answer, FtpRogue};
 use haul_test::ftpd::{FtpServer, PASSWORD, USER, netrc};
 use haul_test::objects::certificate::Certificate;
 use haul_test::program::{Program, until};
+use haul_test::pty::Terminal;
 use haul_test::scratch::Scratch;
 use haul_test::volume::{Kind, Volume};
 
@@ -254,6 +255,10 @@ fn encryption_is_verified_or_refused() {
     w.same("src", "there");
     w.ends(0, &format!("cp --ftp-tls explicit --ca-bundle {ca} @/there/ back"));
     w.same("src", "back");
+    // One that has TLS 1.3 only.
+    let w = World::new(FtpServer::proftpd(&format!("{tls}TLSProtocol TLSv1.3\n")).expect("proftpd"));
+    w.ends(0, &format!("cp --ftp-tls explicit --ca-bundle {ca} src/ @/there"));
+    w.same("src", "there");
     // Without TLS nothing is said at all.
     let mut w = World::vsftpd("");
     w.url = w.url.replace("ftp://", "ftps://");
@@ -432,4 +437,47 @@ fn servers_that_cannot_reach_each_other_pass_files_through_here() {
         let text = to.fails(&format!("cp --retries 0 --timeout 4s {}/file {there}2", w.url));
         assert!(!to.has("there2"), "{text}");
     }
+}
+
+#[test]
+fn a_server_may_have_an_address_of_ipv6() {
+    let w = World::vsftpd("listen=NO\nlisten_ipv6=YES");
+    w.write(w.home.join(".netrc"), format!("machine ::1 login {USER} password \"{PASSWORD}\"\n"));
+    let url = |path: &str| w.server().url(w.path(path)).replace("127.0.0.1", "[::1]");
+    w.ends(0, &format!("cp src/ {}", url("there")));
+    w.same("src", "there");
+    w.ends(0, &format!("cp --ftp-active --chunk-size 1M {}/ back", url("there")));
+    w.same("src", "back");
+    assert!(w.server().log().contains("\"EPRT |2|::1|"), "{}", w.server().log());
+}
+
+#[test]
+fn a_refusal_after_the_first_login_means_that_there_are_too_many() {
+    let content = bytes(8, 1 << 20);
+    let logins = AtomicUsize::new(0);
+    let (w, server) = rogue(&content, move |line| match line.starts_with("PASS") && logins.fetch_add(1, Ordering::Relaxed) > 0 {
+        true => Answer::Say("530 Sorry, the maximum number of clients (1) is connected\r\n".into()),
+        false => Answer::Honest,
+    });
+    w.ends(0, "cp -j 4 --chunk-size 64K @/file copy");
+    assert!(w.read("copy") == content, "{:#?}", server.heard());
+    assert!(server.heard().iter().filter(|line| line.starts_with("PASS")).count() > 1, "{:#?}", server.heard());
+}
+
+#[test]
+fn a_password_can_be_typed_and_is_not_shown() {
+    let w = World::vsftpd("");
+    w.remove(w.home.join(".netrc"));
+    let typed = |word: &str| {
+        let mut terminal = Terminal::start(w.haul("cp @/src/d/a.txt got").command()).expect("a terminal");
+        terminal.expect("root@127.0.0.1's password: ", Duration::from_secs(60)).expect("it asks");
+        terminal.send_line(word).expect("typed");
+        let status = terminal.end(Duration::from_secs(60)).expect("it ends");
+        (status.code(), terminal.screen())
+    };
+    let (code, screen) = typed("hunter2");
+    assert!(code == Some(23) && screen.contains("530") && !screen.contains("hunter2"), "{screen}");
+    let (code, screen) = typed(PASSWORD);
+    assert!(code == Some(0) && !screen.contains(PASSWORD), "{screen}");
+    assert_eq!(w.read("got"), b"hello\n");
 }

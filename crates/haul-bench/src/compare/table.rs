@@ -16,15 +16,29 @@ pub enum Route {
     HostLocal,
     LocalS3,
     S3Local,
+    LocalFtp,
+    FtpLocal,
+    LocalFtps,
+    FtpsLocal,
+    LocalGridFtp,
+    GridFtpLocal,
+    HttpLocal,
 }
 
 impl Route {
-    pub const ALL: [(Route, &str); 5] = [
+    pub const ALL: [(Route, &str); 12] = [
         (Route::LocalLocal, "local-local"),
         (Route::LocalHost, "local-host"),
         (Route::HostLocal, "host-local"),
         (Route::LocalS3, "local-s3"),
         (Route::S3Local, "s3-local"),
+        (Route::LocalFtp, "local-ftp"),
+        (Route::FtpLocal, "ftp-local"),
+        (Route::LocalFtps, "local-ftps"),
+        (Route::FtpsLocal, "ftps-local"),
+        (Route::LocalGridFtp, "local-gridftp"),
+        (Route::GridFtpLocal, "gridftp-local"),
+        (Route::HttpLocal, "http-local"),
     ];
 
     pub fn word(self) -> &'static str {
@@ -204,7 +218,7 @@ mod tests {
         for name in ["haul", "cp", "rsync", "scp", "sftp", "tar", "lftp", "fpsync", "dcp", "dsync", "rclone", "s5cmd", "s3cmd", "aws"] {
             assert!(names.contains(&name), "{name}");
         }
-        for name in ["mscp", "rcp", "xcp", "globus-url-copy"] {
+        for name in ["mscp", "rcp", "xcp", "globus-url-copy", "curl", "aria2c"] {
             assert!(names.contains(&name), "{name}");
         }
         let tar = &tools[names.iter().position(|name| *name == "tar").unwrap()];

@@ -35,7 +35,7 @@ impl Words {
 }
 
 /// All that a table may ask for.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "src",
     "parent",
     "name",
@@ -53,6 +53,7 @@ pub const NAMES: [&str; 20] = [
     "endpoint_host",
     "no_ssl",
     "region",
+    "origin",
     "threads",
     "haul",
     "haul_options",

@@ -57,6 +57,8 @@ pub struct Caps {
     pub file_names: bool,
     /// Names are UTF-8; others are refused.
     pub text_names: bool,
+    /// Names are printable ASCII; others are refused.
+    pub plain_names: bool,
     /// Names have no line breaks; others are refused.
     pub one_line_names: bool,
     pub name_max: usize,
@@ -99,6 +101,7 @@ impl Caps {
             readers_per_file: 1,
             file_names: true,
             text_names: false,
+            plain_names: false,
             one_line_names: false,
             name_max: 255,
             folds_case: false,
@@ -165,6 +168,9 @@ pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
     }
     if caps.text_names && std::str::from_utf8(&entry.name.leaf).is_err() {
         return refuse(ErrorKind::BadName, "the name is not UTF-8, as the destination requires");
+    }
+    if caps.plain_names && !entry.name.leaf.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return refuse(ErrorKind::BadName, "the destination loses everything from names that is not printable ASCII");
     }
     if caps.one_line_names && entry.name.leaf.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
         return refuse(ErrorKind::BadName, "the destination cannot have names with a line break");

@@ -36,7 +36,7 @@ const GROUPS: usize = 4;
 const EAGER: usize = 64 << 10;
 
 const READ: &str = "read";
-const WRITE: &str = "write";
+pub const WRITE: &str = "write";
 
 fn groups<T>(all: Vec<T>) -> Vec<Vec<T>> {
     let size = all.len().div_ceil(GROUPS).max(GROUP);
@@ -73,8 +73,8 @@ impl Line<'_> {
     }
 
     fn lease(&mut self) -> Result<&mut Lease> {
-        if self.lease.is_none() {
-            self.announced = None;
+        if !self.lease.as_ref().is_some_and(|lease| lease.is_usable()) {
+            (self.lease, self.announced) = (None, None);
             self.lease = Some(self.shared.pool.take()?);
         }
         self.lease.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
@@ -98,6 +98,8 @@ impl Line<'_> {
         pass: impl FnOnce(Data) -> Passed,
     ) -> Result<(Vec<Reply>, Step)> {
         let queues = get(&self.shared.features.queues);
+        // What was agreed on is of the session that is kept.
+        self.lease()?;
         let known = self.announced.take();
         let lease = self.lease()?;
         let queues = queues && !lease.active && get(&lease.features.extended_passive);
@@ -124,8 +126,9 @@ impl Line<'_> {
         for _ in 0..waiting {
             replies.push(lease.control.reply(op)?);
         }
+        let opening = lease.guarded(opening, op);
         // A server that refuses may leave the data connection as it is, and nothing would ever come of it.
-        let mut first = if eager && lease.tls.is_none() { None } else { Some(lease.control.reply(op)?) };
+        let mut first = if eager && lease.tls.is_none() && lease.guard.is_none() { None } else { Some(lease.control.reply(op)?) };
         let mut passed = Ok(());
         if let Opening::Made(Err(e)) = &opening {
             let e = e.again();
@@ -204,12 +207,13 @@ fn settled(passed: Passed, last: Reply, op: &'static str) -> Step {
 }
 
 /// A file to be written.
-struct Put<'a> {
-    index: usize,
-    entry: &'a Entry,
-    bytes: &'a [u8],
-    path: Vec<u8>,
-    target: Vec<u8>,
+#[derive(Clone)]
+pub struct Put<'a> {
+    pub index: usize,
+    pub entry: &'a Entry,
+    pub bytes: &'a [u8],
+    pub path: Vec<u8>,
+    pub target: Vec<u8>,
 }
 
 /// A file to be read.
@@ -222,7 +226,8 @@ struct Get<'a> {
 type Read = (Entry, Vec<u8>);
 
 impl Shared {
-    pub fn put_bundle(&self, bundle: &mut Bundle) {
+    /// `blocks`: in extended block mode.
+    pub fn put_bundle(&self, bundle: &mut Bundle, blocks: bool) {
         let begun = Instant::now();
         let mut outcomes: Vec<(usize, Result<Landed>)> = Vec::new();
         let mut puts = Vec::new();
@@ -237,6 +242,15 @@ impl Shared {
                 Err(e) => outcomes.push((index, Err(e))),
             }
         }
+        let sent;
+        let puts = if blocks && !puts.is_empty() {
+            sent = std::mem::take(&mut puts);
+            let (done, again) = self.put_in_blocks(&sent, bundle.keep);
+            outcomes.extend(done);
+            again
+        } else {
+            puts
+        };
         let groups = groups(puts);
         outcomes.extend(in_parallel(&self.threads, &groups, GROUPS, |group| self.put_group(group, bundle.keep)).into_iter().flatten());
         for (index, outcome) in outcomes {

@@ -7,6 +7,7 @@ use haul_core::store::{Landed, MetaSpec};
 use super::control::command;
 use super::data::Failed;
 use super::facts::{Facts, shown_time};
+use super::look::facts_of;
 use super::reply::Reply;
 use super::session::Session;
 use super::store::Shared;
@@ -26,7 +27,7 @@ pub fn explain_write(session: &mut Session, target: &[u8], failed: Failed, op: &
     let e = reply.failure(op);
     // The system's word for a directory in the way is that this is not permitted.
     let unclear = reply.is_vague() || matches!(e.kind(), ErrorKind::Exists | ErrorKind::Denied);
-    if !matches!(reply.code, 450 | 451 | 501 | 550 | 551 | 553) || !unclear {
+    if !matches!(reply.code, 450 | 451 | 500 | 501 | 550 | 551 | 553) || !unclear {
         return e;
     }
     match session.look(target, false, op) {
@@ -116,6 +117,27 @@ pub fn settings(path: &[u8], entry: &Entry, keep: MetaMask, mfmt: bool) -> Resul
 }
 
 impl Shared {
+    /// The size of the file at a path, and its attributes set, in one round trip where the server lists facts; what was refused is in
+    /// the result.
+    pub fn size_and_set(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<(Option<u64>, Landed)> {
+        const OP: &str = "commit";
+        if self.features.mlst.is_none() {
+            let size = session.look(path, false, OP)?.size;
+            return Ok((size, self.set_at(session, path, entry, keep)?));
+        }
+        let mut refused = lost_of(entry, keep, self.sets);
+        let (masks, commands): (Vec<_>, Vec<_>) = settings(path, entry, keep.and(self.sets), self.features.mfmt)?.into_iter().unzip();
+        let commands = [&[command("MLST", path)?], &commands[..]].concat();
+        let mut replies = session.control.ask_all(&commands, OP).into_iter();
+        let size = facts_of(&replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP)))?, OP).map(|facts| facts.size);
+        for (mask, reply) in masks.into_iter().zip(replies) {
+            if !reply?.is_done() {
+                refused = refused.with(mask);
+            }
+        }
+        Ok((size?, Landed { refused, ino: 0 }))
+    }
+
     /// Sets attributes of what is at a path; what was refused is in the result.
     pub fn set_at(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<Landed> {
         let mut refused = lost_of(entry, keep, self.sets);

@@ -2,16 +2,23 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::gsi::{Context, Lines, Refusal};
+use super::paths::{LOSES, is_plain};
 use super::reply::{LINE_MOST, Line, REPLY_MOST, Reply, line};
 use super::stream::{Stream, Tls};
 
 /// Commands that are sent before the first of their replies was read, and their bytes: neither side may block on a full buffer.
 const AHEAD: usize = 400;
 const AHEAD_BYTES: usize = 32 << 10;
+
+/// Bytes of a line with a token.
+const TOKEN_MOST: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct Control {
@@ -22,6 +29,12 @@ pub struct Control {
     used: usize,
     /// Replies that nobody needs, of transfers that were given up.
     owed: u32,
+    /// A reply that was read too early.
+    early: Option<Reply>,
+    /// Bytes of a line.
+    line_most: usize,
+    /// Commands are refused that are not plain.
+    plain: bool,
     wait: Duration,
     pub peer: IpAddr,
     pub local: IpAddr,
@@ -48,7 +61,19 @@ impl Control {
     pub fn connect(address: SocketAddr, connect: Duration, wait: Duration) -> io::Result<Control> {
         let stream = Stream::connect(address, connect, wait)?;
         let (peer, local) = (stream.tcp().peer_addr()?.ip(), stream.tcp().local_addr()?.ip());
-        Ok(Control { stream: Some(stream), read: Vec::new(), used: 0, owed: 0, wait, peer, local, over: false })
+        Ok(Control {
+            stream: Some(stream),
+            read: Vec::new(),
+            used: 0,
+            owed: 0,
+            early: None,
+            line_most: LINE_MOST,
+            plain: false,
+            wait,
+            peer,
+            local,
+            over: false,
+        })
     }
 
     /// Puts TLS round the connection.
@@ -65,6 +90,55 @@ impl Control {
         Ok(())
     }
 
+    /// Takes lines as long as tokens of an authentication are, which may name a hundred authorities.
+    pub fn take_tokens(&mut self) {
+        self.line_most = TOKEN_MOST;
+    }
+
+    /// Protects the connection by a security context.
+    ///
+    /// # Errors
+    ///
+    /// As [`Control::secure`].
+    pub fn protect(&mut self, context: Context) -> Result<()> {
+        if self.used < self.read.len() {
+            return Err(Error::new(ErrorKind::Denied, "connect").because("the server sent clear text after it had agreed to protect it"));
+        }
+        let tcp = self.stream.take().and_then(Stream::into_tcp).ok_or_else(lost)?;
+        self.stream = Some(Stream::Lines(Box::new(Lines::new(tcp, context))));
+        Ok(())
+    }
+
+    /// Waits until `data` has something to read, or the server has said something instead: that reply, which is then left for
+    /// [`Control::reply`], too.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` where neither comes.
+    pub fn await_data(&mut self, data: impl AsFd, wait: Duration, op: &'static str) -> Result<Option<&Reply>> {
+        let until = Instant::now() + wait;
+        while self.early.is_none() {
+            let stream = self.stream.as_ref().ok_or_else(lost)?;
+            let has_more = self.used < self.read.len() || stream.has_more();
+            let left = if has_more { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let mut polled = [PollFd::new(&data, PollFlags::IN), PollFd::new(stream.tcp(), PollFlags::IN)];
+            let timeout = Timespec::try_from(left).ok();
+            match poll(&mut polled, timeout.as_ref()) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(Error::io(e.into(), op)),
+                Ok(_) => {}
+            }
+            if !polled[0].revents().is_empty() {
+                return Ok(None);
+            }
+            if polled[1].revents().is_empty() && !has_more {
+                return Err(failure(io::ErrorKind::TimedOut.into(), op));
+            }
+            self.early = Some(self.next_reply(until, op)?);
+        }
+        Ok(self.early.as_ref())
+    }
+
     pub fn is_over(&self) -> bool {
         self.over
     }
@@ -76,7 +150,14 @@ impl Control {
 
     /// Whether the connection can be used: nobody closed it meanwhile, and nothing came unasked.
     pub fn is_quiet(&self) -> bool {
-        !self.over && self.used == self.read.len() && self.stream.as_ref().is_some_and(|stream| !stream.is_noisy())
+        !self.over && self.early.is_none() && self.used == self.read.len() && self.stream.as_ref().is_some_and(|stream| !stream.is_noisy())
+    }
+
+    /// Whether something came that was not read yet, or the connection was closed.
+    pub fn has_input(&self) -> bool {
+        self.early.is_some()
+            || self.used < self.read.len()
+            || self.stream.as_ref().is_some_and(|stream| stream.has_more() || stream.is_noisy())
     }
 
     /// Says that a reply will come that nobody waits for.
@@ -104,7 +185,10 @@ impl Control {
     /// The next reply, whole within `wait`.
     pub fn reply_within(&mut self, wait: Duration, op: &'static str) -> Result<Reply> {
         self.settle(op)?;
-        self.next_reply(Instant::now() + wait, op)
+        match self.early.take() {
+            Some(reply) => Ok(reply),
+            None => self.next_reply(Instant::now() + wait, op),
+        }
     }
 
     /// The next reply, if it begins within `soon`.
@@ -136,9 +220,22 @@ impl Control {
         if self.over { Err(lost()) } else { Ok(()) }
     }
 
+    /// From here on the server loses everything from commands that is not printable ASCII.
+    pub fn take_plain(&mut self, plain: bool) {
+        self.plain = plain;
+    }
+
+    /// As [`command`], for this server.
+    pub fn command(&self, word: &str, argument: &[u8]) -> Result<Vec<u8>> {
+        if self.plain && !is_plain(argument) {
+            return Err(Error::new(ErrorKind::BadName, "send").at(argument).because(LOSES));
+        }
+        command(word, argument)
+    }
+
     /// Sends one command and waits for its reply.
     pub fn ask(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Reply> {
-        let command = command(word, argument)?;
+        let command = self.command(word, argument)?;
         self.send(&command, op)?;
         self.reply(op)
     }
@@ -213,8 +310,9 @@ impl Control {
                 return Ok(found);
             }
             searched = self.read.len();
-            if searched - self.used > LINE_MOST {
-                return Err(Error::new(ErrorKind::Other, op).because(format!("the server sent a line of more than {LINE_MOST} bytes")));
+            if searched - self.used > self.line_most {
+                let words = format!("the server sent a line of more than {} bytes", self.line_most);
+                return Err(Error::new(ErrorKind::Other, op).because(words));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -248,17 +346,27 @@ pub fn failure(error: io::Error, op: &'static str) -> Error {
         K::UnexpectedEof | K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe | K::NotConnected => {
             words(ErrorKind::Io, "the server closed the connection").remedy_is(soon)
         }
+        K::InvalidData if !error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+            words(ErrorKind::Denied, &error.to_string()).hint("tell the server's administrator")
+        }
         _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => tls_failure(error, op),
         _ => Error::from_io(error, op).kind_is(ErrorKind::Io).remedy_is(soon),
     }
 }
 
+/// What is said of a server that has no version of TLS that it was offered.
+pub const OTHER_VERSION: &str = "the server does not accept this version of TLS";
+
 /// A failure of TLS, or of the connection below it.
 pub fn tls_failure(error: io::Error, op: &'static str) -> Error {
-    use rustls::{CertificateError, Error as TlsError, InvalidMessage};
+    use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
     let trust = "name its CA with --ca-bundle FILE, or use --no-verify-ssl (insecure)";
     let denied = |words: String| Error::new(ErrorKind::Denied, op).because(words);
     match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
+        Some(TlsError::InvalidCertificate(CertificateError::Other(other))) if other.0.is::<Refusal>() => {
+            let hint = other.0.downcast_ref::<Refusal>().map(|refusal| refusal.hint.clone()).unwrap_or_default();
+            denied(other.0.to_string()).hint(hint)
+        }
         Some(TlsError::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             denied("the server's certificate is not signed by a trusted authority".into()).hint(trust)
         }
@@ -266,6 +374,7 @@ pub fn tls_failure(error: io::Error, op: &'static str) -> Error {
         Some(TlsError::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             denied("the server does not speak TLS here".into()).hint("check the port, or try --ftp-tls explicit")
         }
+        Some(TlsError::AlertReceived(AlertDescription::ProtocolVersion)) => denied(OTHER_VERSION.into()),
         Some(other) => denied(format!("TLS failed: {other}")),
         None => failure(error, op),
     }

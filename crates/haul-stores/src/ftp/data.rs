@@ -1,13 +1,16 @@
 //! Data connections: who connects to whom, and how a transfer begins and ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use rustix::net::sockopt;
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
+use super::gsi::End;
 use super::reply::Reply;
 use super::session::Session;
 use super::stream::Stream;
@@ -28,17 +31,24 @@ pub enum Announced {
 pub enum Opening {
     Made(Result<Stream>),
     Awaited(TcpListener),
+    /// Authenticated, as grids do it before the server answers.
+    Guarded(Stream),
+    /// The server has refused the transfer instead; its reply is still to be read.
+    Refused,
 }
 
 /// A data connection of a transfer that has begun.
 #[derive(Debug)]
 pub struct Data {
     stream: Stream,
+    /// Both ends are still to be authenticated, with the first transfer.
+    unguarded: bool,
 }
 
 impl Session {
     /// Agrees on the next data connection, unless that was done before.
     pub fn announce(&mut self, op: &'static str) -> Result<Announced> {
+        self.leave_blocks(op)?;
         if let Some(announced) = self.announced.take() {
             return Ok(announced);
         }
@@ -85,6 +95,8 @@ impl Session {
         let (listener, port) = TcpListener::bind(SocketAddr::new(own, 0))
             .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
             .map_err(|e| Error::io(e, op))?;
+        // The connections that it accepts have them too.
+        self.set_buffers(&listener);
         let own = match own {
             IpAddr::V6(own) => own.to_ipv4_mapped().map_or(IpAddr::V6(own), IpAddr::V4),
             own => own,
@@ -134,6 +146,7 @@ impl Session {
 
     /// Reads the first reply to a transfer's command, and has the data connection ready.
     pub fn begun(&mut self, opening: Opening, op: &'static str) -> Result<Data, Failed> {
+        let opening = self.guarded(opening, op);
         // The reply says why, where the connection was not made: a file that does not exist has none.
         let wait = if matches!(opening, Opening::Made(Err(_))) { self.wait.min(CONNECT) } else { self.wait };
         let reply = match (self.control.reply_within(wait, op), &opening) {
@@ -143,7 +156,7 @@ impl Session {
         };
         if !reply.is_begun() {
             return Err(match opening {
-                Opening::Made(Err(e)) if reply.code == 425 => Failed::Error(e),
+                Opening::Made(Err(e)) if reply.code == 425 || e.kind() == ErrorKind::Denied => Failed::Error(e),
                 _ => Failed::Reply(reply),
             });
         }
@@ -155,11 +168,13 @@ impl Session {
         let stream = match opening {
             Opening::Made(made) => made,
             Opening::Awaited(listener) => self.accept(&listener, op),
+            Opening::Guarded(stream) => return Ok(Data::of(stream)),
+            Opening::Refused => Err(Error::new(ErrorKind::Other, op).because("the server refused the transfer")),
         };
         let stream = stream.inspect_err(|_| self.control.give_up())?;
-        let Some(tls) = &self.tls else { return Ok(Data { stream }) };
+        let Some(tls) = &self.tls else { return Ok(Data::of(stream)) };
         match stream.secured(tls) {
-            Ok(stream) => Ok(Data { stream }),
+            Ok(stream) => Ok(Data::of(stream)),
             Err(e) => {
                 // The server may know better: "session reuse required".
                 let said = self.control.reply_within(Duration::from_secs(5), op).ok().filter(|reply| !reply.is_done() && !reply.is_begun());
@@ -169,9 +184,71 @@ impl Session {
         }
     }
 
+    /// Authenticates both ends of a data connection, where that was agreed. All replies but that of the transfer must have been
+    /// read: a server that refuses it says so, and does not authenticate.
+    pub fn guarded(&mut self, opening: Opening, op: &'static str) -> Opening {
+        let Some(guard) = self.guard.clone() else { return opening };
+        let (made, end) = match opening {
+            Opening::Made(Ok(stream)) => (Ok(stream), End::Connects),
+            Opening::Awaited(listener) => (self.accept(&listener, op), End::Accepts),
+            other => return other,
+        };
+        let tcp = match made.map(Stream::into_tcp) {
+            Ok(Some(tcp)) => tcp,
+            Ok(None) => return Opening::Made(Err(Error::new(ErrorKind::Other, op))),
+            Err(e) => return Opening::Made(Err(e)),
+        };
+        let (control, wait) = (&mut self.control, self.wait);
+        let mut begun = false;
+        let protected = guard.protect(tcp, end, |data| {
+            loop {
+                match if begun { None } else { control.await_data(data, wait, op).map_err(Waited::Failed)? } {
+                    None => return Ok(()),
+                    // Some servers say first that they begin.
+                    Some(reply) if reply.is_begun() => begun = true,
+                    Some(_) => return Err(Waited::Refused),
+                }
+            }
+        });
+        match protected {
+            Ok(guarded) => Opening::Guarded(guarded.into()),
+            Err(Waited::Refused) => Opening::Refused,
+            Err(Waited::Failed(e)) => Opening::Made(Err(e)),
+            Err(Waited::Broken(e)) => Opening::Made(Err(failure(e, op))),
+        }
+    }
+
+    /// The same for a connection that stays open, with the first transfer, whose command was sent; `None` where the server refuses that.
+    pub fn guarded_blocks(&mut self, data: Data, op: &'static str) -> Result<Option<Data>> {
+        if !data.unguarded {
+            return Ok(Some(data));
+        }
+        match self.guarded(Opening::Made(Ok(data.stream)), op) {
+            Opening::Guarded(stream) => Data::of(stream).watched().map(Some).map_err(|e| Error::io(e, op)),
+            Opening::Made(Err(e)) => Err(e),
+            _ => Ok(None),
+        }
+    }
+
+    /// The data connection, encrypted where that was agreed, that a reply to EPSV or PASV announces.
+    pub fn connected(&mut self, reply: &Reply, op: &'static str) -> Result<Data> {
+        let port = match reply.code {
+            229 => extended_port(&reply.text),
+            227 => passive_port(&reply.text),
+            _ => return Err(reply.failure(op)),
+        };
+        let stream = self.connect(port.ok_or_else(|| strange(reply, op))?, op)?;
+        let stream = match &self.tls {
+            Some(tls) => stream.secured(tls).map_err(|e| tls_failure(e, op))?,
+            None => stream,
+        };
+        Data { stream, unguarded: self.guard.is_some() }.watched().map_err(|e| Error::io(e, op))
+    }
+
     fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
         let address = SocketAddr::new(self.control.peer, port);
-        Stream::connect(address, CONNECT.min(self.wait), self.wait).map_err(|e| {
+        let stream = Stream::connect(address, CONNECT.min(self.wait), self.wait);
+        stream.inspect(|stream| self.set_buffers(stream.tcp())).map_err(|e| {
             let words = match e.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
                 _ => Error::io(e, op).reason(),
@@ -180,6 +257,14 @@ impl Session {
             let hint = "a firewall must let the server's passive ports through; else use --ftp-active, which lets the server connect";
             e.remedy_is(Remedy::After(Duration::from_secs(1))).hint(hint)
         })
+    }
+
+    /// Sets the sizes that were chosen. A system that allows less takes what it allows.
+    fn set_buffers(&self, socket: impl AsFd) {
+        if let Some(bytes) = self.buffer {
+            let _ = sockopt::set_socket_send_buffer_size(&socket, bytes as usize);
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes as usize);
+        }
     }
 
     fn accept(&self, listener: &TcpListener, op: &'static str) -> Result<Stream> {
@@ -231,6 +316,19 @@ impl Session {
     }
 }
 
+/// Why a data connection was not authenticated.
+enum Waited {
+    Refused,
+    Failed(Error),
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Waited {
+    fn from(e: io::Error) -> Waited {
+        Waited::Broken(e)
+    }
+}
+
 /// Why a transfer did not begin.
 #[derive(Debug)]
 pub enum Failed {
@@ -254,12 +352,43 @@ impl Failed {
 }
 
 impl Data {
+    fn of(stream: Stream) -> Data {
+        Data { stream, unguarded: false }
+    }
+
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.stream.read(into)
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
+    }
+
+    /// Writes some of `parts`, taken as one, from `done` on.
+    pub fn write_some(&mut self, parts: &[&[u8]], done: usize) -> io::Result<usize> {
+        let mut skip = done;
+        let mut slices = Vec::with_capacity(parts.len());
+        for part in parts {
+            let passed = skip.min(part.len());
+            skip -= passed;
+            if passed < part.len() {
+                slices.push(IoSlice::new(&part[passed..]));
+            }
+        }
+        self.stream.write_vectored(&slices)
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+
+    /// Whether the server has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.stream.is_closed()
+    }
+
+    pub fn set_write_wait(&self, wait: Duration) -> io::Result<()> {
+        self.stream.tcp().set_write_timeout(Some(wait))
     }
 
     /// Says that all was written.

@@ -1,6 +1,6 @@
-//! Checksums that a server computes: HASH (draft-bryan-ftp-hash), and XMD5 and its kin.
+//! Checksums that a server computes: HASH (draft-bryan-ftp-hash), CKSM of GridFTP servers, and XMD5 and its kin.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Result};
@@ -21,19 +21,26 @@ impl Shared {
         let path = self.target(&entry.name, OP)?;
         let mut session = self.pool.take()?;
         let wait = session.wait + Duration::from_secs(entry.size / SLOWEST);
-        let word = match how {
+        let request = match how {
             HashCommand::Hash => {
                 let chosen = session.ask("OPTS", [b"HASH ", hash_name(algorithm).as_bytes()].concat().as_slice(), OP)?;
                 if !chosen.is_done() {
                     return Ok(None);
                 }
-                "HASH"
+                command("HASH", &path)?
             }
-            HashCommand::Own(word) => word,
+            // From the first byte to the last.
+            HashCommand::Cksm(name) => command("CKSM", &[name.as_bytes(), b" 0 -1 ", &path].concat())?,
+            HashCommand::Own(word) => command(word, &path)?,
         };
-        session.control.send(&command(word, &path)?, OP)?;
-        let reply = session.control.reply_within(wait, OP)?;
-        if matches!(reply.code, 550 | 450 | 553) {
+        session.control.send(&request, OP)?;
+        let until = Instant::now() + wait;
+        let mut reply = session.control.reply_within(wait, OP)?;
+        // Some say every few seconds that they are still at it.
+        while reply.is_begun() {
+            reply = session.control.reply_within(until.saturating_duration_since(Instant::now()), OP)?;
+        }
+        if matches!(reply.code, 500 | 550 | 450 | 553) {
             session.look(&path, false, OP)?;
         }
         if !reply.is_done() {

@@ -13,6 +13,8 @@ pub struct Facts {
     pub mode: Option<u32>,
     /// Where a symlink points.
     pub target: Option<Vec<u8>>,
+    /// The target is the path that the server has found for it, not what the link has.
+    pub is_resolved: bool,
     /// The directory that is listed, or the one above it.
     pub is_self: bool,
 }
@@ -36,13 +38,37 @@ impl Facts {
                 b"type" => found.set_type(value),
                 b"size" => found.size = text.and_then(|size| size.parse().ok()),
                 b"modify" => found.modified = text.and_then(time),
+                // Globus's server describes what a link points to, and names it.
+                b"unix.slink" if !value.is_empty() => {
+                    (found.target, found.is_resolved) = (Some(percent_encoding::percent_decode(value).collect()), true);
+                }
                 b"unix.mode" => {
                     found.mode = text.and_then(|mode| u32::from_str_radix(mode.trim_start_matches("0o"), 8).ok()).map(|mode| mode & 0o7777)
                 }
                 _ => {}
             }
         }
+        if found.is_resolved && !found.is_self {
+            (found.kind, found.size) = (Some(Kind::Link), None);
+        }
         Some((found, name))
+    }
+
+    /// Where a link of this directory points, as a link has it: a path that the server has found for a target below `root` is made
+    /// relative, so that it holds for a copy, too.
+    pub fn relative_to(mut self, root: &[u8], directory: &[u8]) -> Facts {
+        let parts = |path: &[u8]| path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let Some(target) = self.target.as_deref().filter(|_| self.is_resolved).map(parts) else { return self };
+        if !target.starts_with(&parts(root)) {
+            return self;
+        }
+        let from = parts(directory);
+        let common = from.iter().zip(&target).take_while(|(one, other)| one == other).count();
+        let up = from[common..].iter().map(|_| b"..".to_vec());
+        let path: Vec<Vec<u8>> = up.chain(target[common..].iter().cloned()).collect();
+        let path = path.join(&b'/');
+        self.target = Some(if path.is_empty() { b".".to_vec() } else { path });
+        self
     }
 
     /// What the replies to MLST, or to SIZE and MDTM, say.
@@ -166,6 +192,15 @@ mod tests {
         assert_eq!((link.kind, link.target.as_deref()), (Some(Kind::Link), Some(&b"/A b"[..])));
         assert!(Facts::parse(b"type=cdir; .").expect("facts").0.is_self);
         assert_eq!(Facts::parse(b" name").expect("a name"), (Facts::default(), &b"name"[..]));
+        let (link, _) = Facts::parse(b"UNIX.slink=/a/b/c%20d;Type=dir;Size=4096; l").expect("facts");
+        assert_eq!((link.kind, link.target.as_deref()), (Some(Kind::Link), Some(&b"/a/b/c d"[..])));
+        for (directory, target) in [("/a/b", "c d"), ("/a/b/c d", "."), ("/a/x/y", "../../b/c d"), ("/a", "b/c d")] {
+            let link = link.clone().relative_to(b"/a", directory.as_bytes());
+            assert_eq!(link.target.as_deref(), Some(target.as_bytes()), "{directory}");
+        }
+        assert_eq!(link.clone().relative_to(b"/x", b"/x").target, link.target);
+        let (own, _) = Facts::parse(b"Type=cdir;UNIX.slink=/a; .").expect("facts");
+        assert_eq!(own.kind, Some(Kind::Dir));
         for bad in [&b""[..], b"name", b"total 5", b"type=file;size=x", b"-rw-r--r-- 1 a"] {
             assert_eq!(Facts::parse(bad), None, "{bad:?}");
         }

@@ -4,15 +4,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_core::hash::Algorithm;
 
+use super::paths::Names;
 use super::reply::Reply;
 
 /// Facts of MLST (RFC 3659) that are used, in lower case.
-const FACTS: [&str; 4] = ["type", "size", "modify", "unix.mode"];
+const FACTS: [&str; 5] = ["type", "size", "modify", "unix.mode", "unix.slink"];
+
+/// No directory has this name. It ends with a letter of this many bytes that is not ASCII.
+pub const PROBE: &[u8] = b"/.haul-no-such-directory-\xc3\xa9";
+const LETTER: usize = 2;
 
 #[derive(Debug)]
 pub struct Features {
     /// Names are UTF-8 (RFC 2640).
     pub utf8: bool,
+    /// The server drops everything from names that is not printable ASCII.
+    pub plain: bool,
     /// MLST and MLSD, with these facts.
     pub mlst: Option<String>,
     pub mfmt: bool,
@@ -20,7 +27,7 @@ pub struct Features {
     pub chmod: bool,
     /// MDTM with a time sets it, as vsftpd does without saying so.
     pub mdtm_sets: bool,
-    /// HASH (draft-bryan-ftp-hash), and the commands that came before it.
+    /// HASH (draft-bryan-ftp-hash), CKSM, and the commands that came before them.
     pub hashes: Vec<(Algorithm, HashCommand)>,
     /// A rename takes the name from another file, as on Unix.
     pub replaces: bool,
@@ -34,6 +41,8 @@ pub struct Features {
     pub fxp: AtomicBool,
     /// LIST takes `-a`.
     pub lists_all: AtomicBool,
+    /// Extended block mode, with partial stores anywhere in a file (ESTO; GFD.20).
+    pub extended_blocks: AtomicBool,
     /// Commands that arrive during a transfer are answered when it is over.
     pub queues: AtomicBool,
 }
@@ -41,6 +50,8 @@ pub struct Features {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashCommand {
     Hash,
+    /// `CKSM` (GridFTP), with the name that the algorithm has there.
+    Cksm(&'static str),
     /// `XMD5` and its kin.
     Own(&'static str),
 }
@@ -87,9 +98,19 @@ impl Features {
         });
         let named = find("HASH").unwrap_or_default();
         let named: Vec<&str> = named.split(';').map(|name| name.trim().trim_end_matches('*')).collect();
-        let hashes = ALGORITHMS.iter().filter_map(|(algorithm, name, own)| match named.contains(name) {
-            true => Some((*algorithm, HashCommand::Hash)),
-            false => has(own).then_some((*algorithm, HashCommand::Own(own))),
+        // Each with its rank among the others: `MD5:10;SHA256:11;`
+        let ranked = find("CKSM").unwrap_or_default();
+        let ranked: Vec<&str> = ranked.split(';').filter_map(|name| name.trim().split(':').next()).collect();
+        let hashes = ALGORITHMS.iter().filter_map(|(algorithm, name, own)| {
+            // Without the X it is the name in CKSM.
+            let (cksm, of_hash, of_cksm) = (&own[1..], named.contains(name), ranked.contains(&&own[1..]));
+            let command = match () {
+                () if of_hash => HashCommand::Hash,
+                () if of_cksm => HashCommand::Cksm(cksm),
+                () if has(own) => HashCommand::Own(own),
+                () => return None,
+            };
+            Some((*algorithm, command))
         });
         let words = |reply: &Reply| {
             let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flat_map(|line| [line, &b" "[..]].concat()).collect();
@@ -98,8 +119,10 @@ impl Features {
         let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
         Features {
             utf8: has("UTF8"),
+            plain: false,
             mfmt: has("MFMT"),
-            chmod: site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
+            // Globus's server has it, and lists it elsewhere.
+            chmod: has("DSI") || site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
             mdtm_sets: !timed.is_done() && words(timed).contains("COULD NOT SET FILE MODIFICATION TIME"),
             hashes: hashes.collect(),
             replaces: !words(system).contains("WINDOWS"),
@@ -110,8 +133,28 @@ impl Features {
             extended_passive: AtomicBool::new(true),
             fxp: AtomicBool::new(true),
             lists_all: AtomicBool::new(true),
+            // Partial stores in any order need a server that keeps files: the others that speak this protocol write tapes or pools.
+            extended_blocks: AtomicBool::new(has("ESTO") && has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"))),
             queues: AtomicBool::new(true),
             mlst,
+        }
+    }
+
+    /// Learns from the answer to `CWD` with [`PROBE`] which names arrive: Globus's server drops bytes from clear text.
+    #[must_use]
+    pub fn echoed(mut self, reply: &Reply) -> Features {
+        let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flatten().copied().collect();
+        let ascii = &PROBE[..PROBE.len() - LETTER];
+        let mut found = all.windows(PROBE.len()).filter(|part| part.starts_with(ascii)).peekable();
+        self.plain = found.peek().is_some() && found.all(|part| part != PROBE);
+        self
+    }
+
+    pub fn names(&self) -> Names {
+        match (self.plain, self.utf8) {
+            (true, _) => Names::Plain,
+            (false, true) => Names::Text,
+            (false, false) => Names::Any,
         }
     }
 
@@ -140,6 +183,10 @@ mod tests {
         assert!(found.utf8 && !found.mfmt && found.chmod && found.mdtm_sets && found.replaces && get(&found.restarts_writing));
         assert_eq!(found.mlst.as_deref(), Some("type;size;modify;unix.mode;"));
         assert_eq!(found.hashes.len(), 3);
+        let globus = [" CKSM MD5:10;ADLER32:10;SHA256:11;", " DSI file-13.24", " ESTO", " PARALLEL"];
+        let globus = Features::new(&reply(211, &globus), &site, &reply(215, &[]), &timed);
+        assert_eq!(globus.hashes, [(Algorithm::Md5, HashCommand::Cksm("MD5")), (Algorithm::Sha256, HashCommand::Cksm("SHA256"))]);
+        assert!(get(&globus.extended_blocks) && !get(&found.extended_blocks));
         let none = Features::new(&reply(500, &[]), &reply(500, &[]), &reply(215, &["Windows_NT"]), &reply(550, &[]));
         assert!(!none.utf8 && none.mlst.is_none() && !none.chmod && !none.replaces && get(&none.restarts_reading) && get(&none.size));
         assert!(!get(&Features::new(&reply(211, &[]), &reply(500, &[]), &reply(215, &[]), &reply(550, &[])).size));

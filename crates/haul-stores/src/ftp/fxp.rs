@@ -37,8 +37,10 @@ const OP: &str = "copy";
 pub fn is_possible(from: &Shared, to: &Shared, size: u64) -> bool {
     let clear = |shared: &Shared| shared.pool.dialer.tls.is_none() && !shared.pool.dialer.active;
     let same = std::sync::Arc::ptr_eq(&from.pool, &to.pool);
+    // Servers of a grid authenticate each other with what was delegated to them.
+    let alike = from.pool.dialer.grid.is_some() == to.pool.dialer.grid.is_some();
     // Two sessions are needed, and the size of what has arrived.
-    size > LEAST && clear(from) && clear(to) && get(&from.features.fxp) && get(&to.features.fxp) && !(same && to.pool.most() < 2)
+    size > LEAST && alike && clear(from) && clear(to) && get(&from.features.fxp) && get(&to.features.fxp) && !(same && to.pool.most() < 2)
 }
 
 /// `Ok(None)` where the servers refuse.
@@ -51,7 +53,7 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         return Ok(None);
     }
     let (source, target) = (from.target(&entry.name, OP)?, to.target(name, OP)?);
-    let staging = staging_leaf(checked(name, to.features.utf8, OP)?, entry.stamp());
+    let staging = staging_leaf(checked(name, to.features.names(), OP)?, entry.stamp());
     let path = join(&to.dir(&name.dir, OP)?, &staging);
     let Some(mut pair) = Pair::take(from, to)? else { return Ok(None) };
     unchanged(&mut pair.sender, &source, entry)?;
@@ -148,6 +150,7 @@ impl Pair {
 
     /// Tells the sender whom to connect to; whether it will.
     fn direct(&mut self, address: SocketAddr) -> Result<bool> {
+        self.sender.leave_blocks(OP)?;
         let (ip, port) = (address.ip().to_canonical(), address.port());
         if let IpAddr::V4(ip) = ip {
             let [a, b, c, d] = ip.octets();

@@ -1,27 +1,33 @@
 //! An FTP server: what its addresses are, and the directories that are opened of it.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::place::{Host, Location, OpenOptions};
+use haul_core::place::{Host, Location, OpenOptions, Role};
 use haul_core::store::{Place, Store};
 
 use super::flags::{Flags, Security};
+use super::grid::{self, Grid};
 use super::login::{Dialer, Known};
 use super::paths::join;
 use super::pool::Pool;
-use super::provider::FTPS;
+use super::provider::{FTPS, GSIFTP};
 use super::secret::Login;
 use super::store::Ftp;
 use crate::http_client::{Environment, TlsFlags, agent};
+use crate::lock::lock;
 use crate::provider::Access;
 
 /// Connections at the most, unless `--streams` says otherwise: with two round trips a file, 16 of them move 160 files in a second
 /// at 100 ms.
 const CONNECTIONS: usize = 16;
+/// Sessions that are made ahead, unless `--streams` says how many there are to be: most runs need as many, and a server hardly notices.
+const AHEAD: usize = 4;
+/// How long a directory that was looked up is taken for one.
+const FRESH: Duration = Duration::from_secs(1);
 /// A server may have to fetch a file from a tape.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -31,6 +37,10 @@ pub struct FtpHost {
     scheme: &'static str,
     endpoint: String,
     account: String,
+    /// Sessions that are made as soon as a directory is opened.
+    ahead: usize,
+    /// The directory that was looked up last: it is opened next.
+    last: Mutex<Option<(Vec<u8>, Instant)>>,
 }
 
 impl FtpHost {
@@ -42,7 +52,9 @@ impl FtpHost {
     pub fn connect(access: &Access, location: &Location) -> Result<FtpHost> {
         let flags = access.get::<Flags>();
         let environment = Environment::process();
-        let security = flags.security(location.scheme == FTPS, location.port);
+        let is_grid = location.scheme == GSIFTP;
+        // A grid has a security of its own.
+        let security = if is_grid { Security::None } else { flags.security(location.scheme == FTPS, location.port) };
         let tls = match security {
             Security::None => None,
             Security::Explicit | Security::Implicit => {
@@ -52,23 +64,39 @@ impl FtpHost {
                 Some(agent::tls_configs(!flags.tls.no_verify_ssl, flags.tls.ca_bundle.as_deref(), &environment)?)
             }
         };
-        let login = Login::of(location, &environment, &|line| access.print(line))?;
-        let port = location.port.unwrap_or(if security == Security::Implicit { 990 } else { 21 });
+        let host = location.host.clone().unwrap_or_default();
+        let print = |line: &str| access.print(line);
+        let (login, grid, usual) = if is_grid {
+            let user = location.user.as_deref().unwrap_or(grid::MAPPED_USER);
+            (Login::without_password(user), Some(Grid::new(&host, &flags, &environment, &print)?), grid::PORT)
+        } else {
+            (Login::of(location, &environment, &print)?, None, if security == Security::Implicit { 990 } else { 21 })
+        };
+        let port = location.port.unwrap_or(usual);
         let dialer = Dialer {
-            host: location.host.clone().unwrap_or_default(),
+            host,
             port,
             login,
             security,
             tls,
             newer_tls: AtomicBool::new(false),
+            grid,
             active: flags.ftp_active,
+            buffer: flags.tcp_bs,
             // A wait that ends in an error is to end before the run counts as stuck.
             wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),
             known: OnceLock::new(),
         };
         let pool = Pool::new(dialer, access.streams.unwrap_or(CONNECTIONS))?;
         let endpoint = Location { user: None, ..location.clone() }.authority();
-        Ok(FtpHost { pool, scheme: location.scheme.0.word, endpoint, account: location.user.clone().unwrap_or_default() })
+        Ok(FtpHost {
+            pool,
+            scheme: location.scheme.0.word,
+            endpoint,
+            account: location.user.clone().unwrap_or_default(),
+            ahead: access.streams.unwrap_or(AHEAD),
+            last: Mutex::default(),
+        })
     }
 
     fn known(&self) -> Result<&Known> {
@@ -81,7 +109,11 @@ impl FtpHost {
         }
         let found = self.pool.take()?.look_all(&[path], false, true, "look up").pop();
         match found {
-            Some(Ok(facts)) => Ok(Some(facts.kind.unwrap_or(Kind::Unknown))),
+            Some(Ok(facts)) => {
+                let kind = facts.kind.unwrap_or(Kind::Unknown);
+                *lock(&self.last) = (kind == Kind::Dir).then(|| (path.to_vec(), Instant::now()));
+                Ok(Some(kind))
+            }
             None => Ok(None),
             Some(Err(e)) if e.kind() == ErrorKind::NotFound => Ok(None),
             Some(Err(e)) => Err(e.at(path)),
@@ -118,11 +150,15 @@ impl Host for FtpHost {
         self.make(path)
     }
 
-    fn open(&self, path: &[u8], _options: OpenOptions) -> Result<Arc<dyn Store>> {
-        match self.kind(path)? {
+    fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
+        let known = lock(&self.last).take().is_some_and(|(last, when)| last == path && when.elapsed() < FRESH);
+        match if known { Some(Kind::Dir) } else { self.kind(path)? } {
             Some(Kind::Dir) => {}
             Some(_) => return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory")),
             None => return Err(Error::new(ErrorKind::NotFound, "open").at(path).because("no such file or directory")),
+        }
+        if options.role != Role::Browse {
+            self.pool.prepare(self.ahead, options.role == Role::Destination);
         }
         let place = Place {
             scheme: self.scheme,

@@ -10,15 +10,16 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
-use super::control::{Control, command, failure, tls_failure};
-use super::features::Features;
+use super::control::{Control, OTHER_VERSION, command, failure, tls_failure};
+use super::data::passive;
+use super::features::{Features, PROBE, cannot, get};
 use super::flags::Security;
+use super::grid::Grid;
+use super::reply::Reply;
 use super::secret::Login;
 use super::session::Session;
-use super::stream::Tls;
+use super::stream::{Tickets, Tls};
 
-/// TLS sessions kept for one control connection: the data connections need one.
-const SESSIONS: usize = 8;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// A greeting may take a name server's time.
@@ -34,7 +35,11 @@ pub struct Dialer {
     /// With TLS 1.2, and with 1.3, whose sessions can be resumed once each.
     pub tls: Option<[Arc<ClientConfig>; 2]>,
     pub newer_tls: AtomicBool,
+    /// Of `gsiftp://`.
+    pub grid: Option<Grid>,
     pub active: bool,
+    /// Bytes of TCP buffers of data connections, where they are chosen.
+    pub buffer: Option<u32>,
     pub wait: Duration,
     /// Known once a session was made.
     pub known: OnceLock<Known>,
@@ -57,20 +62,20 @@ pub enum Refused {
 }
 
 impl Dialer {
-    /// A new session, logged in.
-    pub fn dial(&self) -> Result<Session, Refused> {
+    /// A new session, logged in; with `blocks` in extended block mode, unless it is the first one.
+    pub fn dial(&self, blocks: bool) -> Result<Session, Refused> {
         let older = !self.newer_tls.load(Ordering::Relaxed);
-        match self.attempt() {
-            Err(Refused::For(e)) if older && self.security != Security::None && e.reason().contains("protocol version") => {
+        match self.attempt(blocks) {
+            Err(Refused::For(e)) if older && self.security != Security::None && e.reason() == OTHER_VERSION => {
                 // One that has TLS 1.3 only.
                 self.newer_tls.store(true, Ordering::Relaxed);
-                self.attempt()
+                self.attempt(blocks)
             }
             session => session,
         }
     }
 
-    fn attempt(&self) -> Result<Session, Refused> {
+    fn attempt(&self, blocks: bool) -> Result<Session, Refused> {
         let mut control = self.connect().map_err(Refused::For)?;
         let tls = self.session_tls().map_err(Refused::For)?;
         if let (Security::Implicit, Some(tls)) = (self.security, &tls) {
@@ -80,8 +85,19 @@ impl Dialer {
         if let (Security::Explicit, Some(tls)) = (self.security, &tls) {
             self.begin_tls(&mut control, tls).map_err(Refused::For)?;
         }
+        if let Some(grid) = &self.grid {
+            grid.begin(&mut control).map_err(|e| Refused::For(self.named(e)))?;
+        }
         self.log_in(&mut control)?;
-        self.settle(control, tls).map_err(Refused::For)
+        if let Some(grid) = &self.grid {
+            grid.settle(&mut control).map_err(|e| Refused::For(self.named(e)))?;
+        }
+        let (mut session, entry) = self.settle(control, tls, blocks).map_err(Refused::For)?;
+        session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
+        if let Some((mode, passive)) = entry {
+            session.enter_blocks(&mode, &passive, "connect").map_err(|e| Refused::For(self.named(e)))?;
+        }
+        Ok(session)
     }
 
     fn connect(&self) -> Result<Control> {
@@ -110,11 +126,12 @@ impl Dialer {
     fn session_tls(&self) -> Result<Option<Tls>> {
         let Some(configs) = &self.tls else { return Ok(None) };
         let mut config = (*configs[usize::from(self.newer_tls.load(Ordering::Relaxed))]).clone();
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        let tickets = Arc::new(Tickets::new());
+        config.resumption = Resumption::store(tickets.clone());
         let name = ServerName::try_from(self.host.clone());
         let name =
             name.map_err(|_| Error::new(ErrorKind::Usage, "connect").because("the host has no name that a certificate could be for"))?;
-        Ok(Some(Tls { config: Arc::new(config), name }))
+        Ok(Some(Tls { config: Arc::new(config), name, tickets }))
     }
 
     fn greet(&self, control: &mut Control) -> Result<(), Refused> {
@@ -158,18 +175,35 @@ impl Dialer {
         }
     }
 
-    /// Settings that hold for the whole session.
-    fn settle(&self, mut control: Control, tls: Option<Tls>) -> Result<Session> {
+    /// Settings that hold for the whole session. With `blocks` the replies to what enters extended block mode come back.
+    fn settle(&self, mut control: Control, tls: Option<Tls>, blocks: bool) -> Result<(Session, Option<(Reply, Reply)>)> {
         const OP: &str = "set up the session";
+        let mut announced = None;
         let mut commands = vec![command("TYPE", b"I")?];
         if tls.is_some() {
             commands.extend([command("PBSZ", b"0")?, command("PROT", b"P")?]);
         }
         let first = self.known.get().is_none();
         if first {
+            commands.push(command("CWD", PROBE)?);
             commands.extend([command("FEAT", b"")?, command("SITE", b"HELP")?, command("SYST", b"")?, command("PWD", b"")?]);
             // No file has this name. vsftpd says of it that it could not set its time; others look for it.
             commands.push(command("MDTM", b"19800101000000 /.haul-no-such-file")?);
+        }
+        // The data connection is announced ahead, for whatever comes first.
+        let mut blocks = blocks && !first;
+        let listens = !self.active;
+        if let Some(known) = self.known.get() {
+            commands.extend(self.options(&known.features)?);
+            blocks &= get(&known.features.extended_blocks);
+            if blocks {
+                commands.push(command("MODE", b"E")?);
+            }
+            if listens && get(&known.features.extended_passive) {
+                commands.push(command("EPSV", b"")?);
+            } else {
+                blocks = false;
+            }
         }
         let mut replies = Vec::new();
         for reply in control.ask_all(&commands, OP) {
@@ -182,25 +216,58 @@ impl Dialer {
         }
         let known = match (self.known.get(), &replies[..]) {
             (Some(known), _) => known,
-            (None, [.., feat, site, system, home, timed]) => {
-                let features = Arc::new(Features::new(feat, site, system, timed));
+            (None, [.., echo, feat, site, system, home, timed]) => {
+                let features = Arc::new(Features::new(feat, site, system, timed).echoed(echo));
                 let home = quoted(&home.text).filter(|home| home.starts_with(b"/")).unwrap_or_else(|| b"/".to_vec());
                 self.known.get_or_init(|| Known { features, home })
             }
             (None, _) => return Err(self.named(Error::new(ErrorKind::Other, OP))),
         };
+        control.take_plain(known.features.plain);
+        if first {
+            let mut options = self.options(&known.features)?;
+            let probes = get(&known.features.extended_blocks);
+            if probes {
+                options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
+            }
+            let listens = listens && known.features.mlst.is_some();
+            if listens {
+                options.push(command("EPSV", b"")?);
+            }
+            // Where one is refused, the server does what it did without it.
+            let mut replies: Vec<Reply> = control.ask_all(&options, OP).into_iter().collect::<Result<_>>().map_err(|e| self.named(e))?;
+            announced = if listens { replies.pop().and_then(|reply| passive(&reply)) } else { None };
+            if probes && replies.iter().rev().take(2).any(|reply| !reply.is_done()) {
+                cannot(&known.features.extended_blocks);
+            }
+        }
+        let mut entry = None;
+        if !first && listens {
+            let last = replies.pop().filter(|reply| matches!(reply.code, 229));
+            match (blocks, replies.pop(), last) {
+                (true, Some(mode), Some(passive)) => entry = Some((mode, passive)),
+                (_, _, last) => announced = last.and_then(|reply| passive(&reply)),
+            }
+        }
+        Ok((
+            Session { announced, buffer: self.buffer, ..Session::new(control, known.features.clone(), tls, self.active, self.wait) },
+            entry,
+        ))
+    }
+
+    /// Commands that a server may refuse.
+    fn options(&self, features: &Features) -> Result<Vec<Vec<u8>>> {
         let mut options = Vec::new();
-        if known.features.utf8 {
+        if features.utf8 {
             options.push(command("OPTS", b"UTF8 ON")?);
         }
-        if let Some(facts) = known.features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
+        if let Some(facts) = features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
             options.push(command("OPTS", format!("MLST {facts}").as_bytes())?);
         }
-        // Where one is refused, the server does what it did without it.
-        for reply in control.ask_all(&options, OP) {
-            reply.map_err(|e| self.named(e))?;
+        if let Some(bytes) = self.buffer {
+            options.push(command("SBUF", bytes.to_string().as_bytes())?);
         }
-        Ok(Session::new(control, known.features.clone(), tls, self.active, self.wait))
+        Ok(options)
     }
 
     fn named(&self, e: Error) -> Error {

@@ -134,19 +134,26 @@ impl Session {
             return self.read_plain_dir(path, op);
         }
         let listing = self.fetch("MLSD", path, op).map_err(|failed| match failed {
-            Failed::Reply(reply) if matches!(reply.code, 501 | 550) => refused(&reply, op),
+            Failed::Reply(reply) if matches!(reply.code, 500 | 501 | 550) => refused(&reply, op),
             failed => failed.into_error(op),
         })?;
-        let mut found = Vec::new();
+        let is_file = |facts: Result<Facts>| facts.is_ok_and(|facts| facts.kind == Some(Kind::File));
+        let (mut found, mut shows_itself) = (Vec::new(), false);
         for line in listing.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
                 continue;
             }
             let (facts, name) = Facts::parse(line).ok_or_else(|| unknown(&haul_core::entry::show(line), op))?;
+            shows_itself |= facts.is_self;
             if !facts.is_self && !matches!(name, b"." | b"..") {
                 found.push((facts, name.to_vec()));
             }
+        }
+        // Asked for the names in a file, some servers describe the file.
+        let leaf = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if !shows_itself && found.len() == 1 && found[0].1 == leaf && self.look_all(&[path], false, true, op).pop().is_some_and(is_file) {
+            return Err(Error::new(ErrorKind::NotFound, op).because("it is not a directory"));
         }
         // Some servers say that there is a link, and only LIST says where it leads.
         let unread = |facts: &Facts| facts.kind == Some(Kind::Link) && facts.target.is_none();
@@ -208,7 +215,7 @@ fn modified(reply: &Reply) -> Option<haul_core::entry::Time> {
 }
 
 /// The facts in a reply to MLST.
-fn facts_of(reply: &Reply, op: &'static str) -> Result<Facts> {
+pub fn facts_of(reply: &Reply, op: &'static str) -> Result<Facts> {
     if !reply.is_done() {
         return Err(refused(reply, op));
     }
@@ -220,14 +227,24 @@ fn facts_of(reply: &Reply, op: &'static str) -> Result<Facts> {
     facts.ok_or_else(|| Error::new(ErrorKind::Other, op).because(format!("the server named no facts: {}", reply.shown())))
 }
 
+/// The directory above a path.
+fn above(path: &[u8]) -> &[u8] {
+    let at = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    &path[..at.max(1).min(path.len())]
+}
+
 impl Shared {
+    fn entry(&self, facts: Facts, name: Name, directory: &[u8]) -> Entry {
+        facts.relative_to(&self.root, directory).entry(name)
+    }
+
     pub fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         let path = self.path(name, "stat")?;
         if path == b"/" {
             return Ok(Facts { kind: Some(Kind::Dir), ..Facts::default() }.entry(name.clone()));
         }
         let facts = self.pool.take()?.look(&path, want.has(MetaMask::MODE), "stat")?;
-        Ok(facts.entry(name.clone()))
+        Ok(self.entry(facts, name.clone(), above(&path)))
     }
 
     pub fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], follow: bool) -> Vec<Found> {
@@ -240,8 +257,9 @@ impl Shared {
             Err(e) => asked.iter().map(|_| Err(e.again())).collect(),
         };
         let mut found = found.into_iter();
+        let directory = self.dir(dir, OP).unwrap_or_default();
         let one = |(path, name): (Result<Vec<u8>>, Name)| match path.and_then(|_| found.next().unwrap_or_else(|| Err(absent(OP)))) {
-            Ok(facts) => Found::Entry(facts.entry(name)),
+            Ok(facts) => Found::Entry(self.entry(facts, name, &directory)),
             Err(e) if e.kind() == ErrorKind::NotFound && e.reason() != "the symlink points to nothing" => Found::Absent,
             Err(e) => Found::Failed(e.on(&name)),
         };
@@ -253,7 +271,7 @@ impl Shared {
         let found = self.pool.take()?.read_dir(&path, "list")?;
         for (facts, leaf) in found {
             let flow = match check_leaf(&leaf) {
-                Ok(()) if shown.admits(&leaf) => each(Ok(facts.entry(Name::new(dir, &leaf)))),
+                Ok(()) if shown.admits(&leaf) => each(Ok(self.entry(facts, Name::new(dir, &leaf), &path))),
                 Ok(()) => Flow::Go,
                 Err(reason) => {
                     let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));

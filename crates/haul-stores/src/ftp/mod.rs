@@ -1,4 +1,4 @@
-//! FTP servers: `ftp://` in clear text, `ftps://` with TLS.
+//! FTP servers: `ftp://` in clear text, `ftps://` with TLS, `gsiftp://` with the certificates of grids.
 //!
 //! ```text
 //! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
@@ -11,28 +11,35 @@
 //! 4217). What a server can do is in `features`; how it lists is read by `facts` (MLSD) and `dialect` (LIST).
 
 mod batch;
+mod block_batch;
+mod block_sink;
 mod change;
 mod control;
 mod data;
 mod dialect;
 mod digest;
+mod extended;
 mod facts;
 mod features;
 mod flags;
 mod fxp;
+mod grid;
+mod gsi;
 mod host;
 mod login;
 mod look;
 mod paths;
 mod pool;
 mod provider;
+mod ranges;
 mod reply;
 mod secret;
 mod session;
 mod sink;
 mod source;
+mod staged;
 mod store;
 mod stream;
 
 pub use flags::Flags;
-pub use provider::{FTP, FTPS, FtpProvider};
+pub use provider::{FTP, FTPS, FtpProvider, GSIFTP};

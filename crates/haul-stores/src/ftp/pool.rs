@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
+use super::data::Data;
 use super::login::{Dialer, Known, Refused};
 use super::session::Session;
 use crate::lock::lock;
@@ -30,6 +31,9 @@ struct PoolState {
     idle: Vec<(Session, Instant)>,
     /// Idle ones and those in use.
     open: usize,
+    /// Of the open ones, those that are being made ahead, and callers that wait for one of these.
+    coming: usize,
+    awaiting: usize,
     most: usize,
     /// Sessions that are kept for a read that may follow, each with its owner.
     parked: Vec<(u64, Weak<dyn Parked>)>,
@@ -54,10 +58,11 @@ impl Pool {
     ///
     /// Whatever keeps a session from being made.
     pub fn new(dialer: Dialer, most: usize) -> Result<Arc<Pool>> {
-        let session = dialer.dial().map_err(|refused| match refused {
+        let session = dialer.dial(false).map_err(|refused| match refused {
             Refused::TooMany(e) | Refused::For(e) => e,
         })?;
-        let state = PoolState { idle: vec![(session, Instant::now())], open: 1, most: most.max(1), parked: Vec::new() };
+        let state =
+            PoolState { idle: vec![(session, Instant::now())], open: 1, coming: 0, awaiting: 0, most: most.max(1), parked: Vec::new() };
         Ok(Arc::new(Pool { dialer, state: Mutex::new(state), freed: Condvar::new(), progress: AtomicU64::new(0) }))
     }
 
@@ -76,10 +81,20 @@ impl Pool {
     ///
     /// Those of a login; `TimedOut` where all sessions are in use and none of them moves on.
     pub fn take(self: &Arc<Pool>) -> Result<Lease> {
+        self.take_one(false)
+    }
+
+    /// The same, and one that is in extended block mode if there is one.
+    pub fn take_extended(self: &Arc<Pool>) -> Result<Lease> {
+        self.take_one(true)
+    }
+
+    fn take_one(self: &Arc<Pool>, extended: bool) -> Result<Lease> {
         let mut waited = Waited::new(self);
         let mut state = lock(&self.state);
         loop {
-            if let Some((session, since)) = state.idle.pop() {
+            let fits = state.idle.iter().rposition(|(session, _)| session.blocks.is_some() == extended);
+            if let Some((session, since)) = fits.map(|at| state.idle.remove(at)).or_else(|| state.idle.pop()) {
                 let stale = since.elapsed() > STALE;
                 drop(state);
                 if let Some(session) = self.revived(session, stale) {
@@ -89,10 +104,16 @@ impl Pool {
                 state.open -= 1;
                 continue;
             }
+            if state.coming > state.awaiting {
+                state.awaiting += 1;
+                state = self.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+                state.awaiting -= 1;
+                continue;
+            }
             if state.open < state.most {
                 state.open += 1;
                 drop(state);
-                match self.dialer.dial() {
+                match self.dialer.dial(extended) {
                     Ok(session) => return Ok(Lease { pool: self.clone(), session: Some(session) }),
                     Err(refused) => {
                         state = lock(&self.state);
@@ -131,9 +152,43 @@ impl Pool {
         if free { self.take().ok() } else { None }
     }
 
+    /// Makes sessions ahead, of which `most` are open then at the most. A failure is left to whoever needs one more.
+    pub fn prepare(self: &Arc<Pool>, most: usize, extended: bool) {
+        loop {
+            let mut state = lock(&self.state);
+            if state.open >= state.most.min(most) {
+                return;
+            }
+            (state.open, state.coming) = (state.open + 1, state.coming + 1);
+            drop(state);
+            let pool = self.clone();
+            let made = move || {
+                let session = pool.dialer.dial(extended);
+                let mut state = lock(&pool.state);
+                state.coming -= 1;
+                match session {
+                    Ok(session) => state.idle.push((session, Instant::now())),
+                    Err(refused) => {
+                        state.open -= 1;
+                        if matches!(refused, Refused::TooMany(_)) {
+                            state.most = state.open.max(1);
+                        }
+                    }
+                }
+                drop(state);
+                pool.freed.notify_all();
+            };
+            if std::thread::Builder::new().name("login".into()).spawn(made).is_err() {
+                let mut state = lock(&self.state);
+                (state.open, state.coming) = (state.open - 1, state.coming - 1);
+                return;
+            }
+        }
+    }
+
     /// Whether an idle session is still one.
     fn revived(&self, mut session: Session, stale: bool) -> Option<Session> {
-        if !session.is_usable() {
+        if !session.is_usable() || session.blocks.as_ref().is_some_and(Data::is_closed) {
             return None;
         }
         if session.control.owes() || !stale {

@@ -25,12 +25,22 @@ pub const FTP: Scheme = Scheme(&Syntax {
 
 pub const FTPS: Scheme = Scheme(&Syntax { word: "ftps", help: "", short: false, escapes: true, home: true, keys: false, parse });
 
+pub const GSIFTP: Scheme = Scheme(&Syntax {
+    word: "gsiftp",
+    help: "gsiftp://host:port/path: GridFTP servers, with the proxy or certificate of the user (X509_USER_PROXY)",
+    short: false,
+    escapes: true,
+    home: true,
+    keys: false,
+    parse: url::parse,
+});
+
 #[derive(Debug)]
 pub struct FtpProvider;
 
 impl Provider for FtpProvider {
     fn schemes(&self) -> &'static [Scheme] {
-        &[FTP, FTPS]
+        &[FTP, FTPS, GSIFTP]
     }
 
     fn declare(&self, command: Command) -> Command {

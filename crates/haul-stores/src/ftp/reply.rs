@@ -87,9 +87,10 @@ impl Reply {
         words.iter().any(|word| all.windows(word.len()).any(|part| part == word.as_bytes()))
     }
 
-    /// Whether the reply does not tell why: 550 and 553 are given for whatever is wrong with a file.
+    /// Whether the reply does not tell why: 550 and 553 are given for whatever is wrong with a file; GridFTP servers say "500 Command failed".
     pub fn is_vague(&self) -> bool {
-        matches!(self.code, 450 | 501 | 550 | 551 | 553) && self.reason().is_none()
+        let unclear = matches!(self.code, 450 | 501 | 550 | 551 | 553) || self.code == 500 && self.says(&["command failed"]);
+        unclear && self.reason().is_none()
     }
 
     /// What the words say, which are the system's on most servers.
@@ -128,7 +129,9 @@ impl Reply {
             },
             452 | 552 => (if self.says(&["quota"]) { K::Quota } else { K::NoSpace }, Remedy::None),
             530 | 532 => (K::Denied, Remedy::None),
-            500 | 502 | 504 => (K::Unsupported, Remedy::None),
+            // GridFTP servers answer 500 to whatever failed.
+            500 => (self.reason().unwrap_or(K::Unsupported), Remedy::None),
+            502 | 504 => (K::Unsupported, Remedy::None),
             501 | 550 | 551 | 553 => (self.reason().unwrap_or(K::Other), Remedy::None),
             _ => (K::Other, Remedy::None),
         }
@@ -173,10 +176,14 @@ mod tests {
             ("552 Transfer aborted", ErrorKind::NoSpace),
             ("522 SSL connection failed; session reuse required", ErrorKind::Denied),
             ("502 Command not implemented.", ErrorKind::Unsupported),
+            ("500 Unknown command.", ErrorKind::Unsupported),
+            ("500 globus_xio: System error in open: No such file or directory", ErrorKind::NotFound),
+            ("500 globus_xio: System error in write: No space left on device", ErrorKind::NoSpace),
         ] {
             assert_eq!(kind(text), expected, "{text}");
         }
         let vague = |text: &str| Reply { code: 550, text: text.into(), more: Vec::new() }.is_vague();
+        assert!(Reply { code: 500, text: b"Command failed".to_vec(), more: Vec::new() }.is_vague());
         assert!(vague("Failed to open file.") && !vague("x: Permission denied"));
     }
 

@@ -41,6 +41,11 @@ pub fn written(user: &str, host: &str, password: String) {
 }
 
 impl Login {
+    /// For a server that knows by other means who somebody is; it wants to hear a password nevertheless.
+    pub fn without_password(user: &str) -> Login {
+        Login { user: user.into(), password: Zeroizing::new("dummy".into()), account: String::new() }
+    }
+
     /// For an address. Asks only where a user is named whose password nobody knows.
     ///
     /// # Errors
@@ -77,11 +82,12 @@ fn ask(question: &str) -> Result<Zeroizing<String>> {
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
     let failed = |e: std::io::Error| Error::io(e, "log in");
-    (&terminal).write_all(question.as_bytes()).map_err(failed)?;
-    tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(|e| failed(e.into()))?;
+    // Before the question: who answers at once is not shown either, and nothing that was typed is lost.
+    tcsetattr(&terminal, OptionalActions::Now, &silent).map_err(|e| failed(e.into()))?;
+    let asked = (&terminal).write_all(question.as_bytes());
     let mut answer = Zeroizing::new(String::new());
-    let read = BufReader::new(&terminal).read_line(&mut answer);
-    let restored = tcsetattr(&terminal, OptionalActions::Flush, &before);
+    let read = asked.and_then(|()| BufReader::new(&terminal).read_line(&mut answer));
+    let restored = tcsetattr(&terminal, OptionalActions::Now, &before);
     (&terminal).write_all(b"\n").map_err(failed)?;
     read.map_err(failed)?;
     restored.map_err(|e| failed(e.into()))?;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::control::{Control, command};
+use super::control::Control;
 use super::data::{Announced, Data, Failed};
 use super::features::Features;
+use super::gsi::Guard;
 use super::reply::Reply;
 use super::stream::Tls;
 
@@ -19,22 +20,29 @@ pub struct Session {
     pub control: Control,
     pub features: Arc<Features>,
     pub tls: Option<Tls>,
+    /// Of a grid's data connections.
+    pub guard: Option<Arc<Guard>>,
     pub active: bool,
+    /// Bytes of TCP buffers of data connections, where they are chosen.
+    pub buffer: Option<u32>,
     pub wait: Duration,
     /// Agreed on ahead.
     pub announced: Option<Announced>,
+    /// In extended block mode: the data connection to the server.
+    pub blocks: Option<Data>,
     /// A transfer is going on: nothing else can be asked.
     pub busy: bool,
 }
 
 impl Session {
     pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
-        Session { control, features, tls, active, wait, announced: None, busy: false }
+        Session { control, features, tls, guard: None, active, buffer: None, wait, announced: None, blocks: None, busy: false }
     }
 
     /// Whether another caller can go on with it.
     pub fn is_usable(&self) -> bool {
-        !self.busy && !self.control.is_over()
+        // Servers refuse a data connection that does not resume the TLS session of its control connection.
+        !self.busy && !self.control.is_over() && !self.tls.as_ref().is_some_and(|tls| tls.tickets.are_spent())
     }
 
     pub fn ask(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Reply> {
@@ -43,7 +51,7 @@ impl Session {
 
     /// One word with many arguments; one reply each.
     pub fn ask_each<'a>(&mut self, word: &str, arguments: impl IntoIterator<Item = &'a [u8]>, op: &'static str) -> Vec<Result<Reply>> {
-        let commands: Vec<Result<Vec<u8>>> = arguments.into_iter().map(|argument| command(word, argument)).collect();
+        let commands: Vec<Result<Vec<u8>>> = arguments.into_iter().map(|argument| self.control.command(word, argument)).collect();
         let sent: Vec<Vec<u8>> = commands.iter().filter_map(|command| command.as_ref().ok().cloned()).collect();
         let mut replies = self.control.ask_all(&sent, op).into_iter();
         commands

@@ -3,37 +3,26 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
 
 use super::change;
 use super::control::command;
 use super::data::{Data, Failed};
 use super::features::{cannot, get};
-use super::paths::{checked, join};
 use super::pool::Lease;
-use super::source::FtpFile;
-use super::store::Shared;
+use super::staged::Staged;
 use crate::lock::lock;
-use crate::staging::{is_staging, staging_leaf};
 
 /// Bytes that are read from the source and written at a time.
 const BUFFER: usize = 256 << 10;
 
 pub struct FtpSink {
-    shared: Arc<Shared>,
-    name: Name,
-    /// Its final path, and where it is written.
-    target: Vec<u8>,
-    path: Vec<u8>,
-    token: Token,
-    keep: MetaMask,
-    size: u64,
-    chunk: u64,
+    staged: Staged,
     state: Mutex<State>,
 }
 
@@ -56,39 +45,16 @@ struct Upload {
 
 impl FtpSink {
     /// The server hears of it with the first bytes.
-    pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<FtpSink> {
-        let leaf = checked(name, shared.features.utf8, "create")?;
-        let staging = staging_leaf(leaf, spec.entry.stamp());
-        FtpSink::new(shared, name, spec, Token(staging.into()), State { untouched: true, ..State::default() })
+    pub fn create(staged: Staged) -> FtpSink {
+        FtpSink { staged, state: Mutex::new(State { untouched: true, ..State::default() }) }
     }
 
-    pub fn attach(shared: &Arc<Shared>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<FtpSink> {
-        let sink = FtpSink::new(shared, name, spec, token.clone(), State::default())?;
-        let there = shared.pool.take()?.look(&sink.path, false, "attach")?;
-        let reach = there.size.filter(|_| there.kind == Some(Kind::File));
-        let lost = |why: &str| Error::new(ErrorKind::NotFound, "attach").because(why.to_string());
-        let reach = reach.ok_or_else(|| lost("the staging name is no file"))?;
-        if reach > 0 && !get(&shared.features.restarts_writing) {
-            return Err(lost("the server does not resume uploads"));
+    pub fn attach(staged: Staged) -> Result<FtpSink> {
+        let reach = staged.reach()?;
+        if reach > 0 && !get(&staged.shared.features.restarts_writing) {
+            return Err(Error::new(ErrorKind::NotFound, "attach").because("the server does not resume uploads"));
         }
-        lock(&sink.state).reach = reach;
-        Ok(sink)
-    }
-
-    fn new(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>, token: Token, state: State) -> Result<FtpSink> {
-        let target = shared.target(name, "create")?;
-        let path = join(&shared.dir(&name.dir, "create")?, staged(&token)?);
-        Ok(FtpSink {
-            shared: shared.clone(),
-            name: name.clone(),
-            target,
-            path,
-            token,
-            keep: spec.keep,
-            size: spec.entry.size,
-            chunk: spec.chunk,
-            state: Mutex::new(state),
-        })
+        Ok(FtpSink { staged, state: Mutex::new(State { reach, ..State::default() }) })
     }
 
     /// The transfer that goes on at `at`.
@@ -105,11 +71,9 @@ impl FtpSink {
     /// Nothing is written behind a gap.
     fn check(&self, state: &mut State, at: u64) -> Result<()> {
         if state.unsure && at > 0 {
-            let there = self.shared.pool.take()?.look(&self.path, false, "write")?;
+            let there = self.staged.shared.pool.take()?.look(&self.staged.path, false, "write")?;
             if there.size.unwrap_or(0) < at {
-                // What was lost with the connection is sent again once the file has been opened anew.
-                let e = Error::new(ErrorKind::Io, "write").remedy_is(Remedy::Reopen);
-                return Err(e.because("the connection was lost with data on their way"));
+                return Err(lost());
             }
             state.reach = state.reach.max(at);
         }
@@ -122,21 +86,21 @@ impl FtpSink {
 
     fn begin(&self, at: u64) -> Result<Upload> {
         const OP: &str = "write";
-        let mut lease = self.shared.pool.take()?;
+        let mut lease = self.staged.shared.pool.take()?;
         let mut word = "STOR";
         let announced = lease.announce(OP)?;
         if at > 0 {
             // Not together with STOR, which would begin at 0 if this was refused.
             let reply = lease.ask("REST", at.to_string().as_bytes(), OP)?;
             if !reply.needs_more() {
-                let size = lease.look(&self.path, false, OP)?.size;
+                let size = lease.look(&self.staged.path, false, OP)?.size;
                 if size != Some(at) {
                     return Err(self.no_restart(reply.failure(OP)));
                 }
                 word = "APPE";
             }
         }
-        lease.control.send(&command(word, &self.path)?, OP)?;
+        lease.control.send(&command(word, &self.staged.path)?, OP)?;
         let opening = lease.open(announced, OP);
         match lease.begun(opening, OP) {
             Ok(data) => {
@@ -146,13 +110,13 @@ impl FtpSink {
             Err(Failed::Reply(reply)) if at > 0 && matches!(reply.code, 451 | 501 | 504 | 550 | 554) => {
                 Err(self.no_restart(reply.failure(OP)))
             }
-            Err(failed) => Err(change::explain_write(&mut lease, &self.target, failed, OP)),
+            Err(failed) => Err(change::explain_write(&mut lease, &self.staged.target, failed, OP)),
         }
     }
 
     /// The server cannot go on in the middle of a file: it is sent again from its start.
     fn no_restart(&self, e: Error) -> Error {
-        cannot(&self.shared.features.restarts_writing);
+        cannot(&self.staged.shared.features.restarts_writing);
         e.kind_is(ErrorKind::Changed)
     }
 
@@ -177,7 +141,7 @@ impl FtpSink {
         }
         upload.at += bytes.len() as u64;
         state.reach = upload.at;
-        self.shared.pool.moved();
+        self.staged.shared.pool.moved();
         Ok(())
     }
 
@@ -202,23 +166,21 @@ impl FtpSink {
     }
 
     fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        const OP: &str = "commit";
-        receipt::complete(entry.size, self.chunk, receipts)?;
+        receipt::complete(entry.size, self.staged.chunk, receipts)?;
         let mut state = lock(&self.state);
         if entry.size == 0 && state.untouched {
             self.upload(&mut state, 0)?;
         }
         self.finish(&mut state)?;
-        let mut session = self.shared.pool.take()?;
-        let size = session.look(&self.path, false, OP)?.size;
-        if size != Some(entry.size) {
-            cannot(&self.shared.features.restarts_writing);
-            let has = size.map_or("an unknown number of".to_string(), |size| size.to_string());
-            return Err(Error::new(ErrorKind::Corrupt, OP).because(format!("the server has {has} bytes of {}", entry.size)));
+        // An earlier call found that the transfer was lost.
+        if state.unsure {
+            return Err(lost());
         }
-        let landed = self.shared.set_at(&mut session, &self.path, entry, self.keep)?;
-        change::replace(&mut session, &self.path, &self.target, OP)?;
-        Ok(landed)
+        self.staged.commit(entry).inspect_err(|e| {
+            if e.kind() == ErrorKind::Corrupt {
+                cannot(&self.staged.shared.features.restarts_writing);
+            }
+        })
     }
 
     fn remove(&self) -> Result<()> {
@@ -230,40 +192,32 @@ impl FtpSink {
                 lease
             }
             None if state.untouched => return Ok(()),
-            None => self.shared.pool.take()?,
+            None => self.staged.shared.pool.take()?,
         };
         state.untouched = true;
-        change::remove_file(&mut lease, &self.path, "remove")
+        change::remove_file(&mut lease, &self.staged.path, "remove")
     }
 }
 
-/// The staging leaf that a token names. Tokens come from journals.
-fn staged(token: &Token) -> Result<&[u8]> {
-    match is_staging(&token.0) {
-        true => Ok(&token.0),
-        false => Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file")),
-    }
-}
-
-pub fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
-    let path = join(&shared.dir(&name.dir, "remove")?, staged(token)?);
-    let mut session = shared.pool.take()?;
-    change::remove_file(&mut session, &path, "remove")
+/// What was lost with a connection is sent again once the file has been opened anew.
+fn lost() -> Error {
+    let e = Error::new(ErrorKind::Io, "write").remedy_is(Remedy::Reopen);
+    e.because("the connection was lost with data on their way")
 }
 
 impl Sink for FtpSink {
     fn token(&self) -> Token {
-        self.token.clone()
+        self.staged.token.clone()
     }
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        self.write_all(at, from).map_err(|e| e.on(&self.name))
+        self.write_all(at, from).map_err(|e| e.on(&self.staged.name))
     }
 
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let mut state = lock(&self.state);
         let written = self.upload(&mut state, at).map(drop).and_then(|()| self.send(&mut state, bytes));
-        written.map_err(|e| e.on(&self.name))
+        written.map_err(|e| e.on(&self.staged.name))
     }
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
@@ -275,28 +229,26 @@ impl Sink for FtpSink {
         if state.reach >= chunk.at.end && !state.unsure {
             return Ok(Box::default());
         }
-        let e = Error::new(ErrorKind::Io, "write").on(&self.name).remedy_is(Remedy::Again);
+        let e = Error::new(ErrorKind::Io, "write").on(&self.staged.name).remedy_is(Remedy::Again);
         Err(e.because("it was not sent whole"))
     }
 
     fn keeps(&self, receipt: &Receipt) -> bool {
-        let start = u64::from(receipt.index).saturating_mul(self.chunk);
-        start.saturating_add(self.chunk).min(self.size) <= lock(&self.state).reach
+        let start = u64::from(receipt.index).saturating_mul(self.staged.chunk);
+        start.saturating_add(self.staged.chunk).min(self.staged.size) <= lock(&self.state).reach
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
-        let named = |e: Error| e.renamed(&self.name);
-        self.finish(&mut lock(&self.state)).map_err(named)?;
-        let staged = Entry::bare(Name::new(&self.name.dir, &self.token.0), Kind::File);
-        Ok(Box::new(FtpFile::open(&self.shared, &staged, false).map_err(named)?))
+        self.finish(&mut lock(&self.state)).map_err(|e| e.renamed(&self.staged.name))?;
+        self.staged.reread()
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        self.conclude(entry, receipts).map_err(|e| e.on(&self.name))
+        self.conclude(entry, receipts).map_err(|e| e.on(&self.staged.name))
     }
 
     fn abort(&self) -> Result<()> {
-        self.remove().map_err(|e| e.on(&self.name))
+        self.remove().map_err(|e| e.on(&self.staged.name))
     }
 }
 

@@ -7,19 +7,22 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Within};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Within, WriteStyle};
 
+use super::block_sink::BlockSink;
 use super::features::{Features, get};
 use super::fxp;
 use super::paths;
 use super::pool::Pool;
-use super::sink::{self, FtpSink};
+use super::sink::FtpSink;
 use super::source::FtpFile;
+use super::staged::{self, Staged};
 use crate::http_client::parallel::Threads;
 use crate::staging::{Shown, staging_leaf};
 
 /// Connections for the parts of one file.
-const READERS: usize = 8;
+const READERS: u32 = 8;
+const WRITERS: u32 = 8;
 
 #[derive(Debug)]
 pub struct Ftp {
@@ -33,7 +36,7 @@ pub struct Shared {
     pub pool: Arc<Pool>,
     pub features: Arc<Features>,
     /// Absolute, without a slash at its end.
-    root: Vec<u8>,
+    pub root: Vec<u8>,
     /// Attributes that files can be given.
     pub sets: MetaMask,
     pub threads: Threads,
@@ -41,16 +44,16 @@ pub struct Shared {
 
 impl Shared {
     pub fn dir(&self, dir: &Dir, op: &'static str) -> Result<Vec<u8>> {
-        paths::dir(&self.root, dir, self.features.utf8, op)
+        paths::dir(&self.root, dir, self.features.names(), op)
     }
 
     pub fn path(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
-        paths::path(&self.root, name, self.features.utf8, op)
+        paths::path(&self.root, name, self.features.names(), op)
     }
 
     /// The path of something that is made or changed: never of the directory itself.
     pub fn target(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
-        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.utf8, op)?))
+        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.names(), op)?))
     }
 }
 
@@ -59,7 +62,11 @@ impl Ftp {
         let kept = |mask: MetaMask, has: bool| if has { mask } else { MetaMask::NONE };
         let sets = kept(MetaMask::MTIME, features.sets_times()).with(kept(MetaMask::MODE, features.chmod));
         let timed = features.mlst.is_some() || get(&features.mdtm);
+        let blocks = get(&features.extended_blocks) && !pool.dialer.active;
+        let connections = u32::try_from(pool.most()).unwrap_or(1);
         let caps = Caps {
+            write: if blocks { WriteStyle::Anywhere } else { WriteStyle::InOrder },
+            writers_per_file: if blocks { connections.min(WRITERS) } else { 1 },
             read_ranges: true,
             dirs: true,
             sets,
@@ -67,11 +74,12 @@ impl Ftp {
             atomic_commit: features.replaces,
             durable: true,
             attach: true,
-            readers_per_file: u32::try_from(pool.most().min(READERS)).unwrap_or(1),
+            readers_per_file: connections.min(READERS),
             one_line_names: true,
             text_names: features.utf8,
+            plain_names: features.plain,
             name_max: paths::NAME_MOST,
-            bundle_files: 32,
+            bundle_files: if blocks { 256 } else { 32 },
             ..Caps::minimal()
         };
         let mut root = place.root.clone();
@@ -79,6 +87,13 @@ impl Ftp {
             root.pop();
         }
         Ftp { shared: Arc::new(Shared { pool, features, root, sets, threads: Threads::default() }), caps, place }
+    }
+}
+
+impl Ftp {
+    /// Files are written in extended block mode.
+    fn in_blocks(&self) -> bool {
+        self.caps.write == WriteStyle::Anywhere
     }
 }
 
@@ -108,11 +123,16 @@ impl Store for Ftp {
     }
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        FtpSink::create(&self.shared, name, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+        let staged = Staged::create(&self.shared, name, spec).map_err(|e| e.on(name))?;
+        Ok(if self.in_blocks() { Box::new(BlockSink::create(staged)) } else { Box::new(FtpSink::create(staged)) })
     }
 
     fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        FtpSink::attach(&self.shared, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+        let attach = || -> Result<Box<dyn Sink>> {
+            let staged = Staged::attach(&self.shared, name, token, spec)?;
+            Ok(if self.in_blocks() { Box::new(BlockSink::attach(staged)?) } else { Box::new(FtpSink::attach(staged)?) })
+        };
+        attach().map_err(|e| e.on(name))
     }
 
     fn staging(&self, entry: &Entry) -> Option<Token> {
@@ -120,7 +140,7 @@ impl Store for Ftp {
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+        staged::abandon(&self.shared, name, token).map_err(|e| e.on(name))
     }
 
     fn abandon_all(&self, dir: &Dir) -> Result<u64> {
@@ -137,7 +157,7 @@ impl Store for Ftp {
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {
-        self.shared.put_bundle(bundle);
+        self.shared.put_bundle(bundle, self.in_blocks());
     }
 
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
@@ -146,7 +166,7 @@ impl Store for Ftp {
 
     fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
         let op = "create";
-        paths::checked(name, self.shared.features.utf8, op)?;
+        paths::checked(name, self.shared.features.names(), op)?;
         let e = haul_core::error::Error::new(ErrorKind::Unsupported, op).on(name);
         Err(e.because("FTP cannot create links or special files"))
     }

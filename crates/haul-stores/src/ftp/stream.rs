@@ -1,16 +1,29 @@
-//! A TCP connection, in clear text or inside TLS.
+//! A connection, in clear text, inside TLS, or protected as grids do it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, NamedGroup, StreamOwned};
+
+/// Kept for one control connection, of which data connections go on one after the other.
+const SESSIONS: usize = 32;
+/// How long a server may take to close a connection that has ended here, once it has nothing to send.
+const LINGER: Duration = Duration::from_secs(10);
+
+use super::gsi::{Guarded, Lines, Private};
 
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    /// The control connection of a grid.
+    Lines(Box<Lines>),
+    /// A data connection of a grid.
+    Private(Box<Private>),
 }
 
 /// What TLS connections of one session are made with. The sessions that can be resumed are kept in the configuration, so that each
@@ -19,6 +32,65 @@ pub enum Stream {
 pub struct Tls {
     pub config: Arc<ClientConfig>,
     pub name: ServerName<'static>,
+    pub tickets: Arc<Tickets>,
+}
+
+/// TLS sessions of one control connection. A ticket of TLS 1.3 serves once, and servers give one with each data connection that they
+/// write to, not with those that they read from.
+#[derive(Debug)]
+pub struct Tickets {
+    kept: ClientSessionMemoryCache,
+    given: AtomicUsize,
+    used: AtomicUsize,
+}
+
+impl Tickets {
+    pub fn new() -> Tickets {
+        Tickets { kept: ClientSessionMemoryCache::new(SESSIONS), given: AtomicUsize::new(0), used: AtomicUsize::new(0) }
+    }
+
+    /// There were tickets, and none is left.
+    pub fn are_spent(&self) -> bool {
+        let given = self.given.load(Ordering::Relaxed);
+        given > 0 && self.used.load(Ordering::Relaxed) >= given
+    }
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
+        self.kept.set_kx_hint(name, group);
+    }
+
+    fn kx_hint(&self, name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.kept.kx_hint(name)
+    }
+
+    fn set_tls12_session(&self, name: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.kept.set_tls12_session(name, value);
+    }
+
+    fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.kept.tls12_session(name)
+    }
+
+    fn remove_tls12_session(&self, name: &ServerName<'static>) {
+        self.kept.remove_tls12_session(name);
+    }
+
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.given.fetch_add(1, Ordering::Relaxed);
+        self.kept.insert_tls13_ticket(name, value);
+    }
+
+    fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        let ticket = self.kept.take_tls13_ticket(name);
+        match &ticket {
+            Some(_) => self.used.fetch_add(1, Ordering::Relaxed),
+            // More were given than are kept.
+            None => self.used.fetch_max(self.given.load(Ordering::Relaxed), Ordering::Relaxed),
+        };
+        ticket
+    }
 }
 
 impl Stream {
@@ -53,7 +125,19 @@ impl Stream {
         match self {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => &stream.sock,
+            Stream::Lines(lines) => lines.tcp(),
+            Stream::Private(stream) => stream.tcp(),
         }
+    }
+
+    /// The connection below, where nothing was put round it yet.
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        if let Stream::Plain(stream) = self { Some(stream) } else { None }
+    }
+
+    /// Whether something came that was not read yet.
+    pub fn has_more(&self) -> bool {
+        matches!(self, Stream::Lines(lines) if lines.has_more())
     }
 
     pub fn set_wait(&self, wait: Duration) -> io::Result<()> {
@@ -62,21 +146,51 @@ impl Stream {
 
     /// Whether the server has sent something that nobody waits for, or has closed the connection.
     pub fn is_noisy(&self) -> bool {
-        let tcp = self.tcp();
-        if tcp.set_nonblocking(true).is_err() {
-            return true;
-        }
-        let noisy = !matches!(tcp.peek(&mut [0; 1]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
-        tcp.set_nonblocking(false).is_err() || noisy
+        self.has_more() || !matches!(self.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Says that nothing more will be written; reading goes on.
-    pub fn finish(&mut self) -> io::Result<()> {
-        if let Stream::Tls(stream) = self {
-            stream.conn.send_close_notify();
-            stream.flush()?;
+    /// Whether the server has closed the connection; what it has sent before does not matter.
+    pub fn is_closed(&self) -> bool {
+        match self.peek() {
+            Ok(count) => count == 0,
+            Err(e) => e.kind() != io::ErrorKind::WouldBlock,
         }
-        self.tcp().shutdown(Shutdown::Write)
+    }
+
+    /// Looks for a byte without waiting.
+    fn peek(&self) -> io::Result<usize> {
+        let tcp = self.tcp();
+        tcp.set_nonblocking(true)?;
+        let found = tcp.peek(&mut [0; 1]);
+        tcp.set_nonblocking(false)?;
+        found
+    }
+
+    /// Says that nothing more will be written.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let stream = match self {
+            Stream::Tls(stream) => stream,
+            Stream::Private(stream) => return stream.finish(),
+            Stream::Plain(_) | Stream::Lines(_) => return self.tcp().shutdown(Shutdown::Write),
+        };
+        stream.conn.send_close_notify();
+        stream.flush()?;
+        stream.sock.shutdown(Shutdown::Write)?;
+        stream.sock.set_read_timeout(Some(LINGER))?;
+        // A server of TLS 1.3 has sent tickets: the next data connection needs one, and to close before they are read is to reset the
+        // connection, so that the server may lose what it has not read yet.
+        let until = Instant::now() + LINGER;
+        while Instant::now() < until && stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
+        Ok(())
+    }
+}
+
+impl From<Guarded> for Stream {
+    fn from(guarded: Guarded) -> Stream {
+        match guarded {
+            Guarded::Clear(tcp) => Stream::Plain(tcp),
+            Guarded::Private(stream) => Stream::Private(stream),
+        }
     }
 }
 
@@ -89,6 +203,8 @@ impl Read for Stream {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,
             },
+            Stream::Lines(lines) => lines.read(into),
+            Stream::Private(stream) => stream.read(into),
         }
     }
 }
@@ -98,6 +214,17 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
+            Stream::Lines(lines) => lines.write(bytes),
+            Stream::Private(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write_vectored(parts),
+            Stream::Tls(stream) => stream.write_vectored(parts),
+            Stream::Lines(lines) => lines.write_vectored(parts),
+            Stream::Private(stream) => stream.write_vectored(parts),
         }
     }
 
@@ -105,6 +232,8 @@ impl Write for Stream {
         match self {
             Stream::Plain(_) => Ok(()),
             Stream::Tls(stream) => stream.flush(),
+            Stream::Lines(lines) => lines.flush(),
+            Stream::Private(stream) => stream.flush(),
         }
     }
 }

@@ -32,11 +32,12 @@ pub fn any_name_can_be_made(f: &Fixture) {
         let name = Name::new(&home, leaf);
         let is_text = !f.caps().text_names || std::str::from_utf8(leaf).is_ok();
         let is_line = !f.caps().one_line_names || !leaf.contains(&b'\n');
-        if !is_text || !is_line {
+        let is_plain = !f.caps().plain_names || leaf.iter().all(|byte| matches!(byte, b' '..=b'~'));
+        if !is_text || !is_line || !is_plain {
             let entry = file(name.clone(), 3);
             fails(write(&*f.store, &entry, &spec(&entry, f.chunk()), b"new"), &[ErrorKind::BadName], &name);
         }
-        is_text && is_line
+        is_text && is_line && is_plain
     });
     for (i, leaf) in nasty.iter().enumerate() {
         let content = bytes(i as u64, 10 + i as u64);

@@ -29,6 +29,7 @@ pub mod check;
 pub mod connect;
 pub mod copy;
 pub mod global;
+mod gridftp;
 pub mod hints;
 pub mod jobs;
 pub mod keep;
@@ -228,7 +229,7 @@ pub fn definitions() -> clap::Command {
 pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed, UsageError> {
     let mut definitions = definitions();
     let whole = argv;
-    let argv = &before::command_first(argv, &definitions)[..];
+    let argv = &before::command_first(&gridftp::translated(argv), &definitions)[..];
     let name = hints::command_name(argv, &definitions);
     let exit = if name.as_deref() == Some("check") { Exit::CheckUsage } else { Exit::Usage };
     let refuse = |reason: String| UsageError { text: Text::from(refusal_text(&reason, name.as_deref())), exit };

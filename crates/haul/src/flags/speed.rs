@@ -51,7 +51,7 @@ pub struct TransportArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: Option<u32>,
     /// Use N data connections per host (default: auto-tuned)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, visible_alias = "parallel", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     streams: Option<u8>,
     /// Compress data on the network (no effect on local copies)
     #[arg(short = 'z', long)]

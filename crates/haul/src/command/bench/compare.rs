@@ -139,11 +139,17 @@ fn chosen<'t>(names: &[String], tools: &'t [Tool]) -> Result<Vec<&'t Tool>> {
 }
 
 fn route(source: &Location, destination: &Location) -> Route {
-    match () {
-        () if source.scheme.keys => Route::S3Local,
-        () if destination.scheme.keys => Route::LocalS3,
-        _ if source.is_remote() => Route::HostLocal,
-        _ if destination.is_remote() => Route::LocalHost,
+    let upload = destination.is_remote();
+    let way = |to, from| if upload { to } else { from };
+    let other = if upload { destination } else { source };
+    match other.scheme.0.word {
+        _ if other.scheme.keys => way(Route::LocalS3, Route::S3Local),
+        "ftp" => way(Route::LocalFtp, Route::FtpLocal),
+        "ftps" => way(Route::LocalFtps, Route::FtpsLocal),
+        "gsiftp" | "sshftp" => way(Route::LocalGridFtp, Route::GridFtpLocal),
+        // There are no uploads.
+        "http" | "https" => Route::HttpLocal,
+        _ if other.is_remote() => way(Route::LocalHost, Route::HostLocal),
         _ => Route::LocalLocal,
     }
 }
@@ -247,7 +253,7 @@ impl Task<'_> {
         words.one("ssh", words::for_rsync(&[reach::ssh(self.connect), ssh_options.clone()].concat()));
         words.many("ssh_options", ssh_options);
         words.many("haul_options", reach::haul_options(self.connect));
-        for name in ["login", "target", "bucket", "key", "endpoint", "endpoint_host", "no_ssl", "region"] {
+        for name in ["login", "target", "bucket", "key", "endpoint", "endpoint_host", "no_ssl", "region", "origin"] {
             words.absent(name);
         }
         match () {
@@ -271,6 +277,7 @@ impl Task<'_> {
                     words.one("region", region);
                 }
             }
+            _ if other.is_remote() => words.one("origin", reach::origin(other)),
             _ => {}
         }
         Ok(words)

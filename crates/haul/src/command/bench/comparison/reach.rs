@@ -1,6 +1,6 @@
 //! The connection flags for other programs: options of ssh and of haul, the endpoint of an object store.
 
-use haul_stores::{s3, ssh};
+use haul_stores::{ftp, s3, ssh};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
 
 /// The same for haul.
 pub fn haul_options(connect: &Connect) -> Vec<OsString> {
-    let (connect, objects): (ssh::Flags, s3::Flags) = (connect.get(), connect.get());
+    let (connect, objects, servers): (ssh::Flags, s3::Flags, ftp::Flags) = (connect.get(), connect.get(), connect.get());
     let mut out: Vec<OsString> = Vec::new();
     let mut option = |name: &str, value: Option<OsString>| {
         if let Some(value) = value {
@@ -77,6 +77,7 @@ pub fn haul_options(connect: &Connect) -> Vec<OsString> {
     option("--ca-bundle", objects.tls.ca_bundle.as_deref().map(absolute));
     option("--storage-class", objects.storage_class.clone().map(Into::into));
     let switches = [
+        ("--ftp-active", servers.ftp_active),
         ("--no-agent", connect.no_agent),
         ("--no-direct", connect.no_direct),
         ("--no-sign-request", objects.no_sign_request),
@@ -101,6 +102,16 @@ pub fn login(location: &Location) -> Result<(String, String)> {
     }
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     Ok((format!("{user}{host}"), format!("{user}{bracketed}")))
+}
+
+/// The address of an FTP server without a path, as other clients have it: to them TLS that is agreed on is a setting, and `ftps` is TLS
+/// from the first byte.
+pub fn origin(location: &Location) -> String {
+    let scheme = match location.scheme.0.word {
+        "ftps" if location.port != Some(990) => "ftp",
+        word => word,
+    };
+    format!("{scheme}://{}", location.authority())
 }
 
 /// Where the flags or the environment say that the object store is.

@@ -1,0 +1,192 @@
+//! Protection of data connections (GFD.20: DCAU and PROT). Both ends show a proxy of the same user before anything moves; whoever
+//! connects is the client of TLS. After that the data are clear (`PROT C`) or stay inside TLS (`PROT P`).
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+use super::credential::{Credential, Shown};
+use super::trust::Delegated;
+
+/// Bytes of a record of TLS behind its header.
+const RECORD: usize = 18 << 10;
+/// That nothing is delegated, which whoever connects says first.
+const NOTHING: u8 = b'0';
+
+#[derive(Debug)]
+pub struct Guard {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    name: ServerName<'static>,
+    private: bool,
+}
+
+/// Which end of the connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Connects,
+    Accepts,
+}
+
+/// A protected connection, as far as it is still protected.
+#[derive(Debug)]
+pub enum Guarded {
+    Clear(TcpStream),
+    Private(Box<Private>),
+}
+
+impl Guard {
+    /// # Errors
+    ///
+    /// Those of TLS's own settings.
+    pub fn new(credential: &Credential, name: ServerName<'static>, private: bool) -> Result<Guard, rustls::Error> {
+        let provider = || Arc::new(rustls::crypto::ring::default_provider());
+        let peer = Arc::new(Delegated { own: credential.own.clone() });
+        let shown = Arc::new(Shown(credential.certified.clone()));
+        let client = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS12])?;
+        let mut client = client.dangerous().with_custom_certificate_verifier(peer.clone()).with_client_cert_resolver(shown.clone());
+        client.resumption = rustls::client::Resumption::disabled();
+        client.enable_sni = false;
+        let server = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS12])?;
+        let server = server.with_client_cert_verifier(peer).with_cert_resolver(shown);
+        Ok(Guard { client: Arc::new(client), server: Arc::new(server), name, private })
+    }
+
+    pub fn is_private(&self) -> bool {
+        self.private
+    }
+
+    /// Authenticates both ends. `await_data` returns when the connection has something to read.
+    ///
+    /// # Errors
+    ///
+    /// Those of `await_data`, of the connection, and of TLS.
+    pub fn protect<E: From<io::Error>>(
+        &self,
+        mut tcp: TcpStream,
+        end: End,
+        mut await_data: impl FnMut(&TcpStream) -> Result<(), E>,
+    ) -> Result<Guarded, E> {
+        let mut tls = match end {
+            End::Connects => ClientConnection::new(self.client.clone(), self.name.clone()).map(Connection::Client),
+            End::Accepts => ServerConnection::new(self.server.clone()).map(Connection::Server),
+        }
+        .map_err(io::Error::other)?;
+        send(&mut tls, &mut tcp)?;
+        while tls.is_handshaking() {
+            await_data(&tcp)?;
+            receive(&mut tls, &mut tcp)?;
+            send(&mut tls, &mut tcp)?;
+        }
+        if self.private {
+            return Ok(Guarded::Private(Box::new(Private { tls, tcp })));
+        }
+        match end {
+            End::Connects => {
+                tls.writer().write_all(&[NOTHING])?;
+                send(&mut tls, &mut tcp)?;
+            }
+            End::Accepts => {
+                let mut letter = [0];
+                loop {
+                    match tls.reader().read(&mut letter) {
+                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                            await_data(&tcp)?;
+                            receive(&mut tls, &mut tcp)?;
+                        }
+                        Err(e) => return Err(e.into()),
+                        Ok(1) if letter == [NOTHING] => break,
+                        Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the server delegated something").into()),
+                    }
+                }
+            }
+        }
+        Ok(Guarded::Clear(tcp))
+    }
+}
+
+fn send(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        tls.write_tls(tcp)?;
+    }
+    Ok(())
+}
+
+/// One record, and not a byte more: what follows may be data in clear.
+fn receive(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
+    let mut record = vec![0; 5];
+    tcp.read_exact(&mut record)?;
+    let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
+    if length > RECORD || !(20..=23).contains(&record[0]) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not speak TLS on the data connection"));
+    }
+    record.resize(5 + length, 0);
+    tcp.read_exact(&mut record[5..])?;
+    let mut rest = record.as_slice();
+    while !rest.is_empty() {
+        if tls.read_tls(&mut rest)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Err(e) = tls.process_new_packets() {
+            // The other end is to hear why; the error that counts is this one.
+            let _ = send(tls, tcp);
+            return Err(io::Error::other(e));
+        }
+    }
+    Ok(())
+}
+
+/// A connection whose data are inside TLS.
+#[derive(Debug)]
+pub struct Private {
+    tls: Connection,
+    tcp: TcpStream,
+}
+
+impl Private {
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    /// Says that nothing more will be written, by TCP alone: Globus takes the end of TLS for data.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.tcp.shutdown(Shutdown::Write)
+    }
+}
+
+impl Read for Private {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(into) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    send(&mut self.tls, &mut self.tcp)?;
+                    if self.tls.read_tls(&mut self.tcp)? == 0 {
+                        return Ok(0);
+                    }
+                    self.tls.process_new_packets().map_err(io::Error::other)?;
+                }
+                // Without TLS's own end: whoever reads knows how many bytes there are to be.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for Private {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send(&mut self.tls, &mut self.tcp)?;
+        let count = self.tls.writer().write(bytes)?;
+        // These bytes are taken: a failure shows with the next ones, or when they are flushed.
+        let _ = send(&mut self.tls, &mut self.tcp);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        send(&mut self.tls, &mut self.tcp)
+    }
+}

@@ -1,0 +1,210 @@
+//! FTP in extended block mode: `globus-gridftp-server` as source and destination, in clear text.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use haul_test::content;
+use haul_test::gridftpd::GridServer;
+use haul_test::volume::{Kind, Volume};
+
+/// Bytes of the file `big`.
+const BIG: usize = 9 << 20;
+
+/// A directory with a tree in it; `@` in commands stands for the same directory on the server.
+struct World {
+    place: tempfile::TempDir,
+    server: GridServer,
+}
+
+impl World {
+    fn new(options: &[&str]) -> World {
+        let place = tempfile::Builder::new().prefix("haul-mode-e-").tempdir().expect("a temporary directory");
+        let server = GridServer::start(options).expect("globus-gridftp-server-progs is installed");
+        let w = World { place, server };
+        fs::create_dir_all(w.path("src/d/sub")).expect("made");
+        fs::create_dir_all(w.path("src/empty dir")).expect("made");
+        for (path, content) in [("src/d/a.txt", "hello\n"), ("src/d/none", ""), ("src/d/sub/-deep", "deep"), ("src/.hid", "h")] {
+            w.write(path, content.as_bytes(), 1_500_000_000);
+        }
+        for n in 0..300 {
+            w.write(&format!("src/d/n{n}"), &bytes(n, 40 * n as usize), 1_400_000_000 + n);
+        }
+        w.write("src/big", &bytes(999, BIG), 1_300_000_000);
+        w
+    }
+
+    fn write(&self, path: &str, content: &[u8], seconds: u64) {
+        fs::write(self.path(path), content).expect("written");
+        let file = fs::File::options().append(true).open(self.path(path)).expect("opened");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).expect("set");
+    }
+
+    fn time(&self, path: &str) -> u64 {
+        let time = self.path(path).metadata().and_then(|meta| meta.modified()).expect("a time");
+        time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.place.path().join(path)
+    }
+
+    fn read(&self, path: &str) -> Vec<u8> {
+        fs::read(self.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    fn command(&self, program: &str, words: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
+        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").env("GLOBUS_HOSTNAME", "localhost");
+        let url = self.server.url(self.place.path());
+        let address = |word: &str| word.strip_prefix('@').map_or(word.to_string(), |path| format!("{url}{path}"));
+        command.args(words.split(' ').filter(|word| !word.is_empty()).map(address));
+        command
+    }
+
+    fn haul(&self, words: &str) -> Output {
+        self.command(env!("CARGO_BIN_EXE_haul"), words).output().expect("the program runs")
+    }
+
+    /// Standard output and standard error.
+    #[track_caller]
+    fn ends(&self, code: i32, words: &str) -> String {
+        let ran = self.haul(words);
+        let text = shown(&ran);
+        assert_eq!(ran.status.code(), Some(code), "haul {words}\n{text}");
+        text
+    }
+
+    /// Runs until the K-th record of the journal, and is killed there.
+    #[track_caller]
+    fn killed(&self, record: u32, words: &str) {
+        let mut command = self.command(env!("CARGO_BIN_EXE_haul"), words);
+        let ran = command.env("HAUL_TEST_KILL_AT_RECORD", record.to_string()).output().expect("the program runs");
+        assert_eq!(ran.status.signal(), Some(9), "haul {words}\n{}", shown(&ran));
+        // The server writes what it has before it sees that nobody is there any more.
+        let count = |what: &str| self.server.log().matches(what).count();
+        let until = Instant::now() + Duration::from_secs(30);
+        while count("New connection from") > count("Closed connection from") && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[track_caller]
+    fn same(&self, one: &str, other: &str) {
+        let ran =
+            Command::new("diff").args(["-r", "--no-dereference"]).arg(self.path(one)).arg(self.path(other)).output().expect("diff runs");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    }
+
+    fn staged(&self, dir: &str) -> Vec<String> {
+        let names = fs::read_dir(self.path(dir)).expect("a directory");
+        let names = names.map(|entry| entry.expect("a name").file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(".haul-")).collect()
+    }
+
+    /// Commands that the server has logged, as `[pid] [CLIENT]: WORD ...`.
+    fn asked(&self, word: &str) -> usize {
+        self.server.log().lines().filter(|line| line.contains("[CLIENT]: ") && line.contains(word)).count()
+    }
+}
+
+fn shown(ran: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
+}
+
+fn bytes(seed: u64, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    content::fill(seed, 0, &mut bytes);
+    bytes
+}
+
+#[test]
+fn trees_go_both_ways_and_are_what_the_grid_reads() {
+    let w = World::new(&["-d", "all"]);
+    w.ends(0, "cp --chunk-size 1M src/ @/there");
+    w.same("src", "there");
+    assert!(w.asked("MODE E") > 0 && w.asked("ESTO A 0") >= 9, "{}", w.server.log());
+    assert_eq!((w.time("there/d/n7"), w.time("there/big"), w.time("there/.hid")), (1_400_000_007, 1_300_000_000, 1_500_000_000));
+    assert!(w.staged("there").is_empty() && w.staged("there/d").is_empty());
+    w.ends(0, "cp @/there/ back");
+    w.same("src", "back");
+    let guc = w.command("globus-url-copy", &format!("-q -fast -p 4 @/there/big file://{}", w.path("other").display()));
+    let ran = { guc }.output().expect("globus-url-copy runs");
+    assert!(ran.status.success() && w.read("other") == w.read("src/big"), "{}", shown(&ran));
+    let text = w.ends(0, "cp src/ @/there");
+    assert!(text.contains("nothing to transfer"), "{text}");
+    fs::write(w.path("src/d/n7"), "changed").expect("written");
+    fs::remove_file(w.path("src/d/n8")).expect("removed");
+    w.ends(0, "sync --delete --verify src/ @/there");
+    w.same("src", "there");
+    w.ends(0, "check -c src/ @/there");
+    w.write("there/d/a.txt", b"hellO\n", 1_500_000_000);
+    assert!(w.ends(1, "check -c src/ @/there").contains("a.txt"));
+    let text = w.ends(0, "sum --format sha256sum @/src/d/a.txt");
+    assert!(text.contains("5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"), "{text}");
+    assert!(w.asked("CKSM SHA256 0 -1") > 0);
+}
+
+#[test]
+fn an_interrupted_upload_goes_on_inside_the_file() {
+    for words in ["cp -j 1 --chunk-size 1M src/big @/copy", "cp -j 4 --chunk-size 1M src/big @/copy"] {
+        let w = World::new(&["-d", "all"]);
+        w.killed(8, words);
+        assert_eq!((w.staged("").len(), w.path("copy").exists()), (1, false));
+        let text = w.ends(0, words);
+        assert!(w.read("copy") == w.read("src/big"), "{text}");
+        assert!(text.contains("resumed") || text.contains("Resumed"), "{text}");
+        assert!(w.staged("").is_empty());
+    }
+}
+
+#[test]
+fn an_interrupted_download_goes_on_inside_the_file() {
+    let w = World::new(&["-d", "all"]);
+    let words = "cp -j 2 --chunk-size 1M @/src/big copy";
+    w.killed(8, words);
+    let text = w.ends(0, words);
+    assert!(w.read("copy") == w.read("src/big"), "{text}");
+    assert!(text.contains("resumed") || text.contains("Resumed"), "{text}");
+}
+
+#[test]
+fn options_of_globus_url_copy_are_accepted() {
+    let w = World::new(&["-d", "all"]);
+    let file = w.path("src/big");
+    w.ends(0, &format!("cp -vb -p 8 -fast -bs 1M --chunk-size 1M file://{} @/copy", file.display()));
+    assert!(w.read("copy") == w.read("src/big"));
+    w.ends(0, "cp -cc 4 -pp -cd -r -tcp-bs 512K src @/there");
+    w.same("src", "there/src");
+    assert!(w.asked("SBUF 524288") > 0, "{}", w.server.log());
+}
+
+#[test]
+fn a_full_disk_is_reported() {
+    let volume = Volume::new(&Kind::Tmpfs { inodes: None }, 4 << 20).expect("a volume of 4 MiB");
+    let w = World::new(&[]);
+    let url = w.server.url(volume.path());
+    let text = shown(&w.haul(&format!("cp src/big {url}/")));
+    assert!(text.contains("No space left on device"), "{text}");
+    assert!(!volume.path().join("big").exists());
+    // Small files: what the server has confirmed is whole, the others are not there.
+    let text = shown(&w.haul(&format!("cp src/d/ {url}/")));
+    assert!(!text.contains("panicked"), "{text}");
+    let many = tempfile::tempdir().expect("a directory");
+    for n in 0..64 {
+        fs::write(many.path().join(format!("f{n}")), bytes(n, 200_000)).expect("written");
+    }
+    let ran = w.haul(&format!("cp {}/ {url}/many", many.path().display()));
+    let text = shown(&ran);
+    assert!(!ran.status.success() && text.contains("No space left on device"), "{text}");
+    for entry in fs::read_dir(volume.path().join("many")).expect("made") {
+        let entry = entry.expect("a name");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with(".haul-") {
+            assert!(fs::read(entry.path()).expect("read") == fs::read(many.path().join(&name)).expect("read"), "{name}");
+        }
+    }
+}
