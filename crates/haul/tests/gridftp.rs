@@ -387,3 +387,13 @@ fn no_output_and_no_journal_has_the_key() {
     let state = ended(w.program("grep").args(["-ra", "", "state"]), 0);
     assert!(!state.contains(line) && !state.contains("PRIVATE KEY"));
 }
+
+#[test]
+fn servers_send_large_files_to_each_other() {
+    let w = World::new();
+    let other = GsiServer::start(&w.authority, "host", &[]).expect("it is installed");
+    for (flags, copy) in [("", "authenticated"), ("--dcpriv", "encrypted"), ("--no-dcau", "neither")] {
+        let text = w.ends(0, &format!("cp {flags} @/src/big {}", other.url(w.path(copy))));
+        assert!(w.read(copy) == w.read("src/big") && text.contains("copying "), "{text}");
+    }
+}
