@@ -481,3 +481,19 @@ fn a_password_can_be_typed_and_is_not_shown() {
     assert!(code == Some(0) && !screen.contains(PASSWORD), "{screen}");
     assert_eq!(w.read("got"), b"hello\n");
 }
+
+#[test]
+fn the_doctor_tells_what_a_server_can_do() {
+    let w = World::vsftpd("max_per_ip=3");
+    let text = w.ends(0, "doctor @/");
+    for part in ["works, by FTP", "as root", "sent in clear text", "listings in text (LIST)", "resumes uploads", "3 at the same time"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let w = World::vsftpd("pasv_enable=NO");
+    let ended = w.haul("doctor --json @/").ends(0);
+    let host = &ended.events()[0]["hosts"][0];
+    assert!(host["ftp"]["data_error"].as_str().is_some_and(|why| !why.is_empty()), "{ended}");
+    assert!(host["advice"][0].as_str().is_some_and(|next| next.contains("--ftp-active")), "{ended}");
+    w.write(w.home.join(".netrc"), format!("machine 127.0.0.1 login {USER} password wrong\n"));
+    assert!(w.fails("doctor @/").contains("530"));
+}

@@ -35,7 +35,7 @@ const WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct FtpHost {
-    pool: Arc<Pool>,
+    pub(super) pool: Arc<Pool>,
     scheme: &'static str,
     endpoint: String,
     account: String,
@@ -115,7 +115,7 @@ impl FtpHost {
         })
     }
 
-    fn known(&self) -> Result<&Known> {
+    pub(super) fn known(&self) -> Result<&Known> {
         self.pool.known().ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
     }
 

@@ -22,6 +22,7 @@ mod control;
 mod data;
 mod dialect;
 mod digest;
+mod examine;
 mod extended;
 mod facts;
 mod features;
@@ -47,5 +48,7 @@ mod staged;
 mod store;
 mod stream;
 
+pub use examine::Examined;
 pub use flags::Flags;
+pub use host::FtpHost;
 pub use provider::{FTP, FTPS, FtpProvider, GSIFTP, SSHFTP};

@@ -1,6 +1,7 @@
 //! doctor, demo, completions, man, help.
 
 use crate::location;
+use haul_stores::ftp::FtpProvider;
 use haul_stores::provider::Provider as _;
 use haul_stores::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
@@ -33,7 +34,7 @@ pub struct DoctorFlags {
   haul doctor --install-agent cluster                 install haul on the host"
 )]
 pub struct DoctorArgs {
-    /// Hosts: HOST, USER@HOST, ssh://HOST:PORT, or sftp://HOST to test plain SFTP
+    /// Hosts: HOST, USER@HOST, ssh://HOST:PORT, or sftp://HOST to test plain SFTP; FTP servers: ftp://HOST, gsiftp://HOST and so on
     #[arg(value_name = "HOST", required = true, value_hint = ValueHint::Hostname)]
     hosts: Vec<OsString>,
     #[command(flatten)]
@@ -42,7 +43,8 @@ pub struct DoctorArgs {
 
 impl DoctorArgs {
     pub(super) fn resolve(self) -> Result<DoctorFlags, Refusal> {
-        let hosts = self.hosts.iter().map(|host| host_of(host)).collect::<Result<_, _>>()?;
+        let server = |host: &OsString| location::parse(host, &|_| false).ok().filter(|at| FtpProvider.schemes().contains(&at.scheme));
+        let hosts = self.hosts.iter().map(|host| server(host).map_or_else(|| host_of(host), Ok)).collect::<Result<_, _>>()?;
         Ok(DoctorFlags { hosts, connect: self.connect.resolve() })
     }
 }

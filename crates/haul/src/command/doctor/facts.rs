@@ -30,7 +30,18 @@ pub struct Facts {
     pub clock: Option<Clock>,
     pub data: Option<Data>,
     pub home: Option<Home>,
+    pub ftp: Option<Ftp>,
     pub advice: Vec<String>,
+}
+
+/// An FTP server.
+#[derive(Debug, Serialize)]
+pub struct Ftp {
+    pub system: String,
+    pub protection: &'static str,
+    pub abilities: Vec<String>,
+    pub listing_seconds: Option<f64>,
+    pub data_error: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -8,8 +8,11 @@
 
 mod advice;
 mod facts;
+mod ftp;
 mod show;
 
+use haul_stores::ftp::FtpProvider;
+use haul_stores::provider::Provider as _;
 use haul_stores::ssh::{Flags, Reach, is_sftp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +52,9 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
         match examine(&hosts, &flags.connect, location, &mut facts) {
             Ok(()) => {
                 facts.usable = true;
-                facts.advice = advice::advise(&facts, &flags.connect);
+                if facts.ftp.is_none() {
+                    facts.advice = advice::advise(&facts, &flags.connect);
+                }
             }
             Err(e) => {
                 facts.error = Some(Failure { reason: safe(e.reason().as_bytes()), next_step: e.next_step().map(str::to_string) });
@@ -84,6 +89,9 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
 
 fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Facts) -> Result<()> {
     facts.host = safe(location.host.as_deref().unwrap_or_default().as_bytes());
+    if FtpProvider.schemes().contains(&location.scheme) {
+        return ftp::examine(hosts, location, facts);
+    }
     let reach = Reach::new(hosts.access(), location)?;
     let (login, endpoint, flags) = (reach.login.clone(), reach.endpoint.clone(), connect.get::<Flags>());
     facts.host = safe(endpoint.as_bytes());

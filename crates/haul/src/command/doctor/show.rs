@@ -13,6 +13,7 @@ pub fn text(facts: &Facts) -> String {
     let how = match (&facts.error, facts.usable, facts.way) {
         (Some(failed), ..) => format!("does not work: {}", failed.reason),
         (None, true, Some("haul")) => "works, with haul on the host".into(),
+        (None, true, Some("ftp")) => "works, by FTP".into(),
         (None, true, Some(_)) => "works, over plain SFTP".into(),
         _ => "login works".into(),
     };
@@ -44,8 +45,18 @@ pub fn text(facts: &Facts) -> String {
         (None, Some(why)) => block.add("SFTP", &format!("does not work: {why}")),
         (None, None) => {}
     }
+    if let Some(ftp) = &facts.ftp {
+        block.add("system", &ftp.system);
+        block.add("protection", ftp.protection);
+        block.add("server", &ftp.abilities.join(", "));
+        let listed = ftp.listing_seconds.map(|seconds| format!("works; the home directory was listed in {}", time(seconds)));
+        let failed = || format!("does not work: {}", ftp.data_error.as_deref().unwrap_or("unknown reason"));
+        block.add("data", &listed.unwrap_or_else(failed));
+    }
     if let Some(sessions) = &facts.sessions {
         let words = match sessions.opened {
+            opened if facts.ftp.is_some() && opened >= sessions.tried => format!("at least {opened} at the same time"),
+            opened if facts.ftp.is_some() => format!("{opened} at the same time"),
             opened if sessions.tried == 1 => format!("{opened} used"),
             opened if opened >= sessions.tried => format!("at least {opened} per login"),
             opened => format!("{opened} per login"),
