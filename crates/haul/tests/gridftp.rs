@@ -293,8 +293,8 @@ fn servers_that_are_not_trusted_get_no_credential() {
     ended(w.program("cp").arg("-r").arg(w.authority.trusted()).arg(&mine), 0);
     let ends = |code: i32| ended(w.command("ls @/").env("X509_CERT_DIR", &mine), code);
     // What the authority may certify.
-    let policy = fs::read_dir(&mine).expect("a directory").flatten().map(|entry| entry.path());
-    let policy = policy.filter(|path| path.extension().is_some_and(|end| end == "signing_policy")).next().expect("a policy");
+    let mut files = fs::read_dir(&mine).expect("a directory").flatten().map(|entry| entry.path());
+    let policy = files.find(|path| path.extension().is_some_and(|end| end == "signing_policy")).expect("a policy");
     let allowed = fs::read_to_string(&policy).expect("read");
     fs::write(&policy, allowed.replace("/O=haul test/*", "/O=haul test/CN=Some*")).expect("written");
     assert!(ends(23).contains("may not certify /O=haul test/CN=localhost"));
