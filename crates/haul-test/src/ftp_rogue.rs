@@ -20,6 +20,8 @@ pub enum Answer {
     Cut(usize, &'static str),
     /// These bytes over the data connection, and a reply that they are all.
     Send(Vec<u8>),
+    /// The same over a connection to where the client listens (EPRT).
+    Connect(Vec<u8>),
 }
 
 /// The server.
@@ -67,6 +69,7 @@ impl Shelf {
     fn serve(&self, control: &TcpStream) -> io::Result<()> {
         let mut out = control;
         let (mut passive, mut rest): (Option<TcpListener>, usize) = (None, 0);
+        let (mut active, mut connection): (u16, Option<TcpStream>) = (0, None);
         if let Answer::Say(greeting) = (self.lie)("") {
             out.write_all(greeting.as_bytes())?;
         } else {
@@ -82,6 +85,18 @@ impl Shelf {
                     let said = format!("229 Entering Extended Passive Mode (|||{}|)\r\n", listener.local_addr()?.port());
                     passive = Some(listener);
                     said
+                }
+                (Answer::Honest, "EPRT") => {
+                    active = argument.split('|').nth(3).and_then(|port| port.parse().ok()).unwrap_or(0);
+                    "200 ok\r\n".into()
+                }
+                (Answer::Connect(bytes), _) => {
+                    let mut data = TcpStream::connect((Ipv4Addr::LOCALHOST, active))?;
+                    out.write_all(b"150 here it comes\r\n")?;
+                    // The client may have enough.
+                    let _ = data.write_all(&bytes);
+                    connection = Some(data);
+                    "226 done\r\n".into()
                 }
                 (Answer::Honest, "REST") => {
                     rest = argument.parse().unwrap_or(0);
@@ -105,6 +120,7 @@ impl Shelf {
             };
             out.write_all(answer.as_bytes())?;
         }
+        drop(connection);
         Ok(())
     }
 
@@ -112,7 +128,7 @@ impl Shelf {
         match (word, argument) {
             ("USER", _) => "331 password?\r\n".into(),
             ("PASS", _) => "230 welcome\r\n".into(),
-            ("TYPE" | "NOOP", _) => "200 ok\r\n".into(),
+            ("TYPE" | "NOOP" | "MODE", _) => "200 ok\r\n".into(),
             ("FEAT", _) => "211-Features\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n EPSV\r\n211 End\r\n".into(),
             ("SYST", _) => "215 UNIX Type: L8\r\n".into(),
             ("PWD", _) => "257 \"/\" is it\r\n".into(),

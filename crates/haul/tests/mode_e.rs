@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haul_test::content;
+use haul_test::ftp_rogue::{Answer, FtpRogue};
 use haul_test::gridftpd::GridServer;
 use haul_test::volume::{Kind, Volume};
 
@@ -105,9 +106,14 @@ impl World {
         names.filter(|name| name.starts_with(".haul-")).collect()
     }
 
-    /// Commands that the server has logged, as `[pid] [CLIENT]: WORD ...`.
-    fn asked(&self, word: &str) -> usize {
-        self.server.log().lines().filter(|line| line.contains("[CLIENT]: ") && line.contains(word)).count()
+    /// Whether the server logs this command so many times, as `[CLIENT]: WORD ...`. It writes its log late.
+    fn hears(&self, word: &str, least: usize) -> bool {
+        let count = || self.server.log().lines().filter(|line| line.contains("[CLIENT]: ") && line.contains(word)).count();
+        let until = Instant::now() + Duration::from_secs(20);
+        while count() < least && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        count() >= least
     }
 }
 
@@ -126,7 +132,7 @@ fn trees_go_both_ways_and_are_what_the_grid_reads() {
     let w = World::new(&["-d", "all"]);
     w.ends(0, "cp --chunk-size 1M src/ @/there");
     w.same("src", "there");
-    assert!(w.asked("MODE E") > 0 && w.asked("ESTO A 0") >= 9, "{}", w.server.log());
+    assert!(w.hears("MODE E", 1) && w.hears("ESTO A 0", 9), "{}", w.server.log());
     assert_eq!((w.time("there/d/n7"), w.time("there/big"), w.time("there/.hid")), (1_400_000_007, 1_300_000_000, 1_500_000_000));
     assert!(w.staged("there").is_empty() && w.staged("there/d").is_empty());
     w.ends(0, "cp @/there/ back");
@@ -145,7 +151,7 @@ fn trees_go_both_ways_and_are_what_the_grid_reads() {
     assert!(w.ends(1, "check -c src/ @/there").contains("a.txt"));
     let text = w.ends(0, "sum --format sha256sum @/src/d/a.txt");
     assert!(text.contains("5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"), "{text}");
-    assert!(w.asked("CKSM SHA256 0 -1") > 0);
+    assert!(w.hears("CKSM SHA256 0 -1", 1));
 }
 
 #[test]
@@ -179,7 +185,7 @@ fn options_of_globus_url_copy_are_accepted() {
     assert!(w.read("copy") == w.read("src/big"));
     w.ends(0, "cp -cc 4 -pp -cd -r -tcp-bs 512K src @/there");
     w.same("src", "there/src");
-    assert!(w.asked("SBUF 524288") > 0, "{}", w.server.log());
+    assert!(w.hears("SBUF 524288", 1), "{}", w.server.log());
 }
 
 #[test]
@@ -207,4 +213,75 @@ fn a_full_disk_is_reported() {
             assert!(fs::read(entry.path()).expect("read") == fs::read(many.path().join(&name)).expect("read"), "{name}");
         }
     }
+}
+
+/// A block of extended block mode.
+fn block(descriptor: u8, count: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
+    [&[descriptor][..], &count.to_be_bytes(), &offset.to_be_bytes(), bytes].concat()
+}
+
+#[test]
+fn blocks_that_are_wrong_never_become_a_file() {
+    const FEAT: &str = "211-Features\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n EPSV\r\n PARALLEL\r\n ERET\r\n DSI file-1\r\n211 End\r\n";
+    let content = bytes(77, 400_000);
+    let (size, half) = (content.len() as u64, content.len() as u64 / 2);
+    let (first, second) = content.split_at(half as usize);
+    let end = block(72, 0, 1, b"");
+    let other = vec![0x55; half as usize];
+    for (what, sent) in [
+        ("honest", [block(0, half, 0, first), block(0, size - half, half, second), end.clone()].concat()),
+        ("out of range", [block(0, half, size, first), block(0, size - half, half, second), end.clone()].concat()),
+        ("twice", [block(0, half, 0, first), block(0, half, 0, &other), block(0, size - half, half, second), end.clone()].concat()),
+        ("in another order", [block(0, size - half, half, second), block(0, half, 0, first), end.clone()].concat()),
+        ("a gap", [block(0, half, 0, first), end.clone()].concat()),
+        ("a huge block", block(0, u64::MAX, 0, first)),
+        ("too few ends", [block(0, half, 0, first), block(0, size - half, half, second), block(72, 0, 0, b"")].concat()),
+        ("too many ends", [block(0, half, 0, first), block(0, size - half, half, second), block(72, 0, 2, b"")].concat()),
+        ("cut in a header", [block(0, half, 0, first), vec![0, 0, 0]].concat()),
+        ("longer", [block(0, half, 0, first), block(0, size - half, half, second), block(0, 1, size, b"x"), end.clone()].concat()),
+        ("no blocks", b"HTTP/1.1 200 OK\r\n\r\n<html>".to_vec()),
+    ] {
+        let asked = std::sync::Mutex::new(0);
+        let server = FtpRogue::new(content.clone(), move |line| match line {
+            "FEAT" => Answer::Say(FEAT.into()),
+            _ if line.starts_with("ERET") => {
+                *asked.lock().expect("no panic") += 1;
+                Answer::Connect(sent.clone())
+            }
+            _ => Answer::Honest,
+        });
+        let server = server.expect("a server");
+        let place = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.env_clear().current_dir(place.path()).env("HOME", place.path()).env("HAUL_STATE_DIR", place.path().join("state"));
+        let ran = command.args(["cp", "--timeout", "4s", &server.url("/file"), "got"]).output().expect("the program runs");
+        let got = fs::read(place.path().join("got")).ok();
+        let (text, heard) = (shown(&ran), server.heard());
+        assert!(heard.iter().any(|line| line.starts_with("ERET")), "{what}\n{text}\n{heard:#?}");
+        assert!(got.as_ref().is_none_or(|got| *got == content), "{what}: wrong bytes\n{text}");
+        assert_eq!(ran.status.success(), got.is_some(), "{what}\n{text}\n{heard:#?}");
+        // What cannot be trusted is read again in stream mode.
+        let streamed = heard.iter().any(|line| line.starts_with("RETR"));
+        assert_eq!(streamed, what != "honest" && got.is_some(), "{what}\n{text}\n{heard:#?}");
+    }
+}
+
+#[test]
+fn a_server_without_extended_block_mode_is_served_in_stream_mode() {
+    let content = bytes(78, 100_000);
+    let feat = "211-Features\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n EPSV\r\n PARALLEL\r\n ERET\r\n ESTO\r\n DSI file-1\r\n211 End\r\n";
+    let server = FtpRogue::new(content.clone(), move |line| match line {
+        "FEAT" => Answer::Say(feat.into()),
+        _ if line.starts_with("MODE E") => Answer::Say("504 not here\r\n".into()),
+        _ => Answer::Honest,
+    });
+    let server = server.expect("a server");
+    let place = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+    command.env_clear().current_dir(place.path()).env("HOME", place.path()).env("HAUL_STATE_DIR", place.path().join("state"));
+    let ran = command.args(["cp", "-p", "4", &server.url("/file"), "got"]).output().expect("the program runs");
+    let text = shown(&ran);
+    assert!(ran.status.success() && fs::read(place.path().join("got")).expect("read") == content, "{text}");
+    assert_eq!(text.matches("no extended block mode").count(), 1, "{text}");
+    assert_eq!(server.heard().iter().filter(|line| *line == "MODE E").count(), 1, "{:#?}", server.heard());
 }

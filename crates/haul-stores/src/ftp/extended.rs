@@ -51,7 +51,7 @@ impl Session {
         if self.blocks.is_some() {
             return self.control.ask_all(before, op).into_iter().collect();
         }
-        (self.announced, self.intake) = (None, None);
+        (self.announced, self.intake, self.offered) = (None, None, None);
         let passive = if get(&self.features.extended_passive) { "EPSV" } else { "PASV" };
         let commands = [before, &[command("MODE", b"E")?, command(passive, b"")?]].concat();
         let mut replies: Vec<Reply> = self.control.ask_all(&commands, op).into_iter().collect::<Result<_>>()?;
@@ -74,7 +74,7 @@ impl Session {
     /// Goes back to stream mode, which listings and downloads use.
     pub fn leave_blocks(&mut self, op: &'static str) -> Result<()> {
         let is_extended = self.is_extended();
-        (self.blocks, self.intake) = (None, None);
+        (self.blocks, self.intake, self.offered) = (None, None, None);
         if is_extended {
             self.ask("MODE", b"S", op)?.done(op).inspect_err(|_| self.control.give_up())?;
         }

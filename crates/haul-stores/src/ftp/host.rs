@@ -14,7 +14,7 @@ use super::flags::{Flags, Security};
 use super::grid::{self, Grid};
 use super::login::{Dialer, Known};
 use super::paths::join;
-use super::pool::Pool;
+use super::pool::{Pool, Wanted};
 use super::provider::{FTPS, GSIFTP, SSHFTP};
 use super::secret::Login;
 use super::shell::{self, Shell};
@@ -173,8 +173,10 @@ impl Host for FtpHost {
             Some(_) => return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory")),
             None => return Err(Error::new(ErrorKind::NotFound, "open").at(path).because("no such file or directory")),
         }
-        if options.role != Role::Browse {
-            self.pool.prepare(self.ahead, options.role == Role::Destination);
+        match options.role {
+            Role::Browse => {}
+            Role::Source => self.pool.prepare(self.ahead, Wanted::Intake),
+            Role::Destination => self.pool.prepare(self.ahead, Wanted::Blocks),
         }
         let place = Place {
             scheme: self.scheme,

@@ -12,7 +12,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::control::{command, failure};
 use super::data::{Announced, Data, Opening};
-use super::features::cannot;
+use super::features::{cannot, get};
 use super::session::Session;
 
 const HEADER: usize = 17;
@@ -168,47 +168,64 @@ fn is_reachable(own: IpAddr, peer: IpAddr) -> bool {
 }
 
 impl Session {
-    /// Asks for a transfer in extended block mode, with `more` behind it: has the server connect to this machine, unless it has done so before.
-    /// The reply to the transfer is still to be read.
+    /// Enters extended block mode and offers the server a port of this machine for its data; `false` where it cannot reach it, or does not want
+    /// to: it is not asked again.
+    pub fn offer(&mut self, op: &'static str) -> Result<bool> {
+        if !get(&self.features.extended_reads) || !is_reachable(self.control.local, self.control.peer) {
+            cannot(&self.features.extended_reads);
+            return Ok(false);
+        }
+        (self.announced, self.blocks, self.intake) = (None, None, None);
+        self.control.send(&command("MODE", b"E")?, op)?;
+        // The reply to MODE is read with that to the port.
+        match self.listen_behind(op) {
+            Ok(Some(Announced::Active(listener))) => {
+                self.offered = Some(listener);
+                Ok(true)
+            }
+            _ => {
+                cannot(&self.features.extended_reads);
+                self.ask("MODE", b"S", op)?.done(op).inspect_err(|_| self.control.give_up())?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Asks for transfers in extended block mode: has the server connect to this machine with the first, unless it has done so before. The
+    /// replies to them are still to be read.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the server does not connect: it is not asked again.
     pub fn ask_blocks(&mut self, transfers: &[u8], op: &'static str) -> Result<()> {
-        let never = |session: &mut Session, why: &str| {
-            cannot(&session.features.extended_reads);
-            session.control.give_up();
-            Err(Error::new(ErrorKind::Unsupported, op).because(why.to_string()).remedy_is(Remedy::Again))
-        };
+        let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, op).remedy_is(Remedy::Again).because(why.to_string());
         if self.intake.is_some() {
             return self.control.send(transfers, op);
         }
-        if !is_reachable(self.control.local, self.control.peer) {
-            cannot(&self.features.extended_reads);
-            return Err(Error::new(ErrorKind::Unsupported, op).remedy_is(Remedy::Again).because("the server cannot reach this machine"));
+        if self.offered.is_none() && !self.offer(op)? {
+            return Err(unsupported("the server cannot connect to this machine"));
         }
-        (self.announced, self.blocks) = (None, None);
-        self.control.send(&command("MODE", b"E")?, op)?;
-        // The reply to MODE is read with that to PORT: the listener comes between.
-        let listener = match self.listen_behind(op)? {
-            Some(Announced::Active(listener)) => listener,
-            _ => return never(self, "the server refuses extended block mode"),
-        };
+        let Some(listener) = self.offered.take() else { return Err(unsupported("there is no port")) };
+        self.busy = true;
         self.control.send(transfers, op)?;
         match self.control.await_data(&listener, FIRST.min(self.wait), op) {
             Ok(None) => {}
             // A refusal comes without a connection, which is then made for the next transfer.
             Ok(Some(reply)) if !reply.is_begun() => {
                 self.control.give_up();
-                return Err(Error::new(ErrorKind::Unsupported, op).because("the server refused the first transfer"));
+                return Err(unsupported("the server refused the first transfer"));
             }
             Ok(Some(_)) => {}
-            Err(_) => return never(self, "the server does not connect to this machine"),
+            Err(_) => {
+                cannot(&self.features.extended_reads);
+                self.control.give_up();
+                return Err(unsupported("the server does not connect to this machine"));
+            }
         }
         let opening = self.guarded(Opening::Awaited(listener), op);
         if matches!(opening, Opening::Refused) {
             self.control.give_up();
-            return Err(Error::new(ErrorKind::Unsupported, op).because("the server refused the first transfer"));
+            return Err(unsupported("the server refused the first transfer"));
         }
         let data = self.ready(opening, op)?;
         self.intake = Some(Intake { data, buffer: Vec::new(), used: 0 });
@@ -217,7 +234,7 @@ impl Session {
 
     /// Whether it is in extended block mode.
     pub fn is_extended(&self) -> bool {
-        self.blocks.is_some() || self.intake.is_some()
+        self.blocks.is_some() || self.intake.is_some() || self.offered.is_some()
     }
 
     /// The error of a transfer whose blocks could not be read. The session is over.

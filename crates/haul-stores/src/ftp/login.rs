@@ -15,6 +15,7 @@ use super::data::passive;
 use super::features::{Features, PROBE, cannot, get};
 use super::flags::Security;
 use super::grid::Grid;
+use super::pool::Wanted;
 use super::reply::Reply;
 use super::secret::Login;
 use super::session::Session;
@@ -67,20 +68,20 @@ pub enum Refused {
 }
 
 impl Dialer {
-    /// A new session, logged in; with `blocks` in extended block mode, unless it is the first one.
-    pub fn dial(&self, blocks: bool) -> Result<Session, Refused> {
+    /// A new session, logged in, and ready for what is wanted of it, unless it is the first one.
+    pub fn dial(&self, wanted: Wanted) -> Result<Session, Refused> {
         let older = !self.newer_tls.load(Ordering::Relaxed);
-        match self.attempt(blocks) {
+        match self.attempt(wanted) {
             Err(Refused::For(e)) if older && self.security != Security::None && e.reason().contains("protocol version") => {
                 // One that has TLS 1.3 only.
                 self.newer_tls.store(true, Ordering::Relaxed);
-                self.attempt(blocks)
+                self.attempt(wanted)
             }
             session => session,
         }
     }
 
-    fn attempt(&self, blocks: bool) -> Result<Session, Refused> {
+    fn attempt(&self, wanted: Wanted) -> Result<Session, Refused> {
         let mut control = self.connect().map_err(Refused::For)?;
         let tls = self.session_tls().map_err(Refused::For)?;
         if let (Security::Implicit, Some(tls)) = (self.security, &tls) {
@@ -100,11 +101,13 @@ impl Dialer {
         if let Some(shell) = &self.shell {
             shell.locate(&mut control).map_err(|e| Refused::For(self.named(e)))?;
         }
-        let (mut session, entry) = self.settle(control, tls, blocks).map_err(Refused::For)?;
+        let (mut session, entry) = self.settle(control, tls, wanted == Wanted::Blocks).map_err(Refused::For)?;
         session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
         if session.guard.is_some() {
             // A server that connects to this machine cannot be authenticated.
             cannot(&session.features.extended_reads);
+        } else if wanted == Wanted::Intake {
+            session.offer("connect").map_err(|e| Refused::For(self.named(e)))?;
         }
         if let Some((mode, passive)) = entry {
             session.enter_blocks(&mode, &passive, "connect").map_err(|e| Refused::For(self.named(e)))?;
@@ -253,7 +256,7 @@ impl Dialer {
         control.take_plain(known.features.plain);
         if first {
             let mut options = self.options(&known.features)?;
-            let probes = get(&known.features.extended_blocks);
+            let probes = get(&known.features.extended_blocks) || get(&known.features.extended_reads);
             if probes {
                 options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
             }
@@ -266,6 +269,7 @@ impl Dialer {
             announced = if listens { replies.pop().and_then(|reply| passive(&reply)) } else { None };
             if probes && replies.iter().rev().take(2).any(|reply| !reply.is_done()) {
                 cannot(&known.features.extended_blocks);
+                cannot(&known.features.extended_reads);
             }
         }
         let mut entry = None;
@@ -273,7 +277,8 @@ impl Dialer {
             let last = replies.pop().filter(|reply| matches!(reply.code, 229));
             match (blocks, replies.pop(), last) {
                 (true, Some(mode), Some(passive)) => entry = Some((mode, passive)),
-                (_, _, last) => announced = last.and_then(|reply| passive(&reply)),
+                (true, ..) => control.ask("MODE", b"S", OP)?.done(OP).map(drop)?,
+                (false, _, last) => announced = last.and_then(|reply| passive(&reply)),
             }
         }
         Ok((

@@ -6,6 +6,9 @@
 //!                                                                                       (transfers)            (commands)
 //! ```
 //!
+//! With GridFTP servers: sink -> block_sink, batch -> block_batch -> extended (data to the server in blocks);
+//!                       source, batch -> block_get -> intake (data from it).
+//!
 //! A transfer takes a control connection and a data connection, so that files move side by side only over several sessions; what
 //! is asked of one session is asked of many names at once, before the first answer is there (RFC 959, 2228, 2389, 2428, 3659,
 //! 4217). What a server can do is in `features`; how it lists is read by `facts` (MLSD) and `dialect` (LIST).

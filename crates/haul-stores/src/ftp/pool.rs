@@ -59,7 +59,7 @@ impl Pool {
     ///
     /// Whatever keeps a session from being made.
     pub fn new(dialer: Dialer, most: usize) -> Result<Arc<Pool>> {
-        let session = dialer.dial(false).map_err(|refused| match refused {
+        let session = dialer.dial(Wanted::Stream).map_err(|refused| match refused {
             Refused::TooMany(e) | Refused::For(e) => e,
         })?;
         let state =
@@ -102,7 +102,7 @@ impl Pool {
             let fits = state.idle.iter().rposition(|(session, _)| match wanted {
                 Wanted::Stream => !session.is_extended(),
                 Wanted::Blocks => session.blocks.is_some(),
-                Wanted::Intake => session.intake.is_some(),
+                Wanted::Intake => session.intake.is_some() || session.offered.is_some(),
             });
             if let Some((session, since)) = fits.map(|at| state.idle.remove(at)).or_else(|| state.idle.pop()) {
                 let stale = since.elapsed() > STALE;
@@ -123,7 +123,7 @@ impl Pool {
             if state.open < state.most {
                 state.open += 1;
                 drop(state);
-                match self.dialer.dial(wanted == Wanted::Blocks) {
+                match self.dialer.dial(wanted) {
                     Ok(session) => return Ok(Lease { pool: self.clone(), session: Some(session) }),
                     Err(refused) => {
                         state = lock(&self.state);
@@ -154,7 +154,7 @@ impl Pool {
     }
 
     /// Makes sessions ahead, of which `most` are open then at the most. A failure is left to whoever needs one more.
-    pub fn prepare(self: &Arc<Pool>, most: usize, extended: bool) {
+    pub fn prepare(self: &Arc<Pool>, most: usize, wanted: Wanted) {
         loop {
             let mut state = lock(&self.state);
             if state.open >= state.most.min(most) {
@@ -164,7 +164,7 @@ impl Pool {
             drop(state);
             let pool = self.clone();
             let made = move || {
-                let session = pool.dialer.dial(extended);
+                let session = pool.dialer.dial(wanted);
                 let mut state = lock(&pool.state);
                 state.coming -= 1;
                 match session {
@@ -232,10 +232,13 @@ impl Pool {
 }
 
 /// What a session is wanted for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Anything else.
     Stream,
+    /// Sending in extended block mode.
     Blocks,
+    /// Receiving in it.
     Intake,
 }
 

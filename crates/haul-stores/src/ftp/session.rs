@@ -1,5 +1,6 @@
 //! A session with a server, logged in: a control connection and what is known of its state.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Session {
     pub blocks: Option<Data>,
     /// The same from the server.
     pub intake: Option<Intake>,
+    /// In extended block mode, with a port of this machine that the server is to connect to.
+    pub offered: Option<TcpListener>,
     /// A transfer is going on: nothing else can be asked.
     pub busy: bool,
 }
@@ -50,6 +53,7 @@ impl Session {
             announced: None,
             blocks: None,
             intake: None,
+            offered: None,
             busy: false,
         }
     }
