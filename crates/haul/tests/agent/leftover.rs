@@ -65,6 +65,8 @@ fn sockets_of_killed_agents_go_with_the_next_one() {
     let run = slow(&w);
     for agent in w.agents() {
         kill_process(agent, Signal::STOP).expect("it runs");
+        let status = || std::fs::read_to_string(format!("/proc/{agent}/status")).unwrap_or_default();
+        until("the agent has stopped", || status().contains("State:\tT"));
     }
     run.signal(Signal::KILL);
     assert!(run.wait().was_killed());
