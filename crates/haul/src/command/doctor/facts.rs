@@ -35,7 +35,7 @@ pub struct Facts {
 }
 
 /// An FTP server.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Ftp {
     pub system: String,
     pub protection: &'static str,
@@ -175,6 +175,7 @@ mod tests {
             clock: Some(Clock::default()),
             data: Some(Data::default()),
             home: Some(Home::default()),
+            ftp: Some(Ftp::default()),
             ..Facts::default()
         };
         let document = Document { event: "doctor", time: String::new(), version: 1, hosts: &[facts] };
