@@ -55,8 +55,10 @@ grid=ftp://$HAUL_FAR:2811 plain=ftp://root:bench@$HAUL_FAR:2121 data=$work/data 
 [ "$loss" = 0 ] || suffix=-loss
 
 command_of() { # TOOL WAY: of $name
-    local server=$grid from to
+    local server=$grid from to away
     case $1 in *vsftpd) server=$plain ;; esac
+    # To these a path begins at the login directory.
+    away=$server/%2F${data#/}
     case $2 in
         put) from=file://$data/$name to=$server$data/copy ;;
         get) from=$server$data/$name to=file://$data/copy ;;
@@ -67,10 +69,10 @@ command_of() { # TOOL WAY: of $name
         guc-gridftp-big) echo "globus-url-copy -fast $from $to" ;;
         guc-p8-gridftp-big) echo "globus-url-copy -fast -p 8 $from $to" ;;
         guc-gridftp-small) echo "globus-url-copy -q -r -cd -cc 8 -fast -pp $from $to" ;;
-        lftp-*-big) [ "$2" = get ] && echo "lftp -c 'pget -n 8 ${from} -o $data/copy'" || echo "lftp -c 'open $server; put $data/$name -o $data/copy'" ;;
+        lftp-*-big) [ "$2" = get ] && echo "lftp -c 'pget -n 8 $away/$name -o $data/copy'" || echo "lftp -c 'open $server; put $data/$name -o $data/copy'" ;;
         lftp-*-small) [ "$2" = get ] && echo "lftp -c 'open $server; mirror -P 16 $data/$name $data/copy'" || echo "lftp -c 'open $server; mirror -R -P 16 $data/$name $data/copy'" ;;
-        curl-*) [ "$2" = get ] && echo "curl -sf -o $data/copy $from" || echo "curl -sf -T $data/$name $to" ;;
-        aria2c-*) echo "aria2c -q -x 8 -s 8 -k 1M --file-allocation=none --allow-overwrite=true -d $data -o copy $from" ;;
+        curl-*) [ "$2" = get ] && echo "curl -sf -o $data/copy $away/$name" || echo "curl -sf -T $data/$name $away/copy" ;;
+        aria2c-*) echo "aria2c -q -x 8 -s 8 -k 1M --file-allocation=none --allow-overwrite=true -d $data -o copy $away/$name" ;;
     esac
 }
 
