@@ -404,7 +404,13 @@ fn servers_pass_files_to_each_other() {
     w.ends(0, &format!("cp {there}/big {}", from.url(w.path("back"))));
     assert!(w.read("back") == w.read("src/big"));
     assert!(w.server().log().contains("\"PORT 127,0,0,1,"), "{}", w.server().log());
-    // What is verified is read here.
+    // What is moved is read here, as its source is deleted.
+    let before = w.server().log().len();
+    w.ends(0, &format!("mv {there}/big {}", from.url(w.path("moved"))));
+    assert!(w.read("moved") == w.read("src/big") && !w.has("there/big"));
+    assert!(!w.server().log()[before..].contains("\"PORT"), "{}", w.server().log());
+    w.write("there/big", w.read("src/big"));
+    // And so is what is verified.
     w.ends(0, &format!("cp --verify {there}/big {}", from.url(w.path("again"))));
     assert!(w.read("again") == w.read("src/big"));
 }
@@ -416,6 +422,11 @@ fn servers_that_cannot_reach_each_other_pass_files_through_here() {
     // The sender refuses to connect elsewhere, or finds that it cannot.
     to.ends(0, &format!("cp @/src/big {}", to.server().url(to.path("copy"))));
     assert!(to.read("copy") == to.read("src/big"));
+    // What has arrived of a file stays when a second attempt is refused, too.
+    let resumed = format!("cp -j 1 --chunk-size 1M @/src/big {}", to.server().url(to.path("resumed")));
+    assert!(to.haul(&resumed).killed_at(8).run().was_killed());
+    assert!(to.ends(0, &resumed).contains("Resumed:"));
+    assert!(to.read("resumed") == to.read("src/big"));
     let refused = AtomicBool::new(false);
     let (w, server) = rogue(&content, move |line| match line.split(' ').next() {
         Some("PORT") => Answer::Say("200 ok\r\n".into()),

@@ -129,10 +129,11 @@ impl Context {
     }
 
     /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here; a move trusts
-    /// the system.
+    /// one system that holds both ends, but not what passed between two.
     pub fn copies(&self, work: &DirWork, size: u64) -> bool {
         let within = self.target().copies(self.source(work), size);
-        within && self.writes() && self.job.backup.is_none() && (!self.job.verify || self.job.remove_source) && !self.job.links.follow
+        let trusted = !self.job.verify || self.job.remove_source && self.target().caps().copies;
+        within && self.writes() && self.job.backup.is_none() && trusted && !self.job.links.follow
     }
 
     /// Whether a small file that is to be verified keeps its staging name until then, so that what it replaces stands.

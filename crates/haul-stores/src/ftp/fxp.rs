@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_core::entry::{Entry, Name};
+use haul_core::entry::{Entry, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Landed, Moved, Spec};
 
@@ -55,7 +55,9 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         return Ok(None);
     }
     let (source, target) = (from.target(&entry.name, OP)?, to.target(name, OP)?);
-    let staging = staging_leaf(checked(name, to.features.names(), OP)?, entry.stamp());
+    // Not the name of a write that passes here: what has arrived of one, an attempt that is refused must not remove.
+    let own = Stamp { version: entry.stamp().version ^ 1, ..entry.stamp() };
+    let staging = staging_leaf(checked(name, to.features.names(), OP)?, own);
     let path = join(&to.dir(&name.dir, OP)?, &staging);
     let Some(mut pair) = Pair::take(from, to)? else { return Ok(None) };
     unchanged(&mut pair.sender, &source, entry)?;
@@ -121,6 +123,11 @@ impl Pair {
 
     /// Has the one send the file to the other. `false` where they refuse, or cannot reach each other.
     fn pass(&mut self, source: &[u8], to: &Shared, path: &[u8], size: u64, moved: Moved<'_>) -> Result<bool> {
+        // Through a tunnel a server has an address of this machine's, where the other would find anything else.
+        let [from, into] = [&self.sender, &self.receiver].map(|session| session.control.peer.to_canonical());
+        if into.is_loopback() && !from.is_loopback() {
+            return Ok(false);
+        }
         let blocks = self.enter_blocks(to)?;
         let Announced::Passive(port) = self.receiver.announce(OP)? else { return Ok(false) };
         // Never the address that the reply names: it could make the other server connect to anybody.
