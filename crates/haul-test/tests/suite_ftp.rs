@@ -2,19 +2,16 @@
 //! all checks.
 
 use std::io;
-use std::os::unix::fs::symlink;
 use std::sync::{Arc, OnceLock};
 
 use haul_core::error::Result;
-use haul_core::place::{Host, OpenOptions, Role};
-use haul_core::store::Store;
+use haul_core::place::Host;
 use haul_stores::ftp::FtpProvider;
 use haul_stores::provider::{Access, Provider as _};
 use haul_stores::registry;
 use haul_test::ftpd::{FtpServer, PASSWORD, USER};
 use haul_test::store_suite;
-use haul_test::suite::tools::walk;
-use haul_test::suite::{Fixture, Outside};
+use haul_test::suite::Fixture;
 
 fn host(server: &FtpServer) -> Result<Arc<dyn Host>> {
     let address = format!("ftp://{USER}:{}@127.0.0.1:{}/", PASSWORD.replace(' ', "%20"), server.port);
@@ -22,26 +19,12 @@ fn host(server: &FtpServer) -> Result<Arc<dyn Host>> {
     FtpProvider.connect(&Access::default(), &location)
 }
 
-/// A new directory, each time reached by a login of its own.
-fn fixture(server: &'static FtpServer) -> Fixture {
-    let keep = tempfile::tempdir().expect("a temporary directory");
-    let path = keep.path().to_path_buf();
-    let (for_links, for_names) = (path.clone(), path.clone());
-    let open = move || -> Arc<dyn Store> {
-        let options = OpenOptions { role: Role::Destination, ..OpenOptions::default() };
-        let host = host(server).expect("it lets root in");
-        host.open(path.as_os_str().as_encoded_bytes(), options).expect("a directory")
-    };
-    let link = move |target: &str, at: &str| symlink(target, for_links.join(at)).expect("a symlink can be made");
-    let outside = Outside { link: Some(Box::new(link)), names: Some(Box::new(move || walk(&for_names))) };
-    Fixture { store: open(), again: Box::new(open), outside, keep: Box::new(keep) }
-}
-
 /// One server for all checks of a module.
 type Server = OnceLock<FtpServer>;
 
 fn on(server: &'static Server, start: fn() -> io::Result<FtpServer>) -> Fixture {
-    fixture(server.get_or_init(|| start().expect("an FTP server: ftp-servers.sh installs two, and proftpd-core is installed")))
+    let server = server.get_or_init(|| start().expect("an FTP server: ftp-servers.sh installs two, and proftpd-core is installed"));
+    Fixture::of_host(move || host(server).expect("it lets root in"))
 }
 
 static VSFTPD: Server = Server::new();

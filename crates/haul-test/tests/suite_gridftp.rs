@@ -1,20 +1,17 @@
 //! The conformance suite over GridFTP with certificates: Globus's server, with data connections that are authenticated, encrypted, and
 //! neither of them.
 
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use haul_core::error::Result;
-use haul_core::place::{Host, OpenOptions, Role};
-use haul_core::store::Store;
+use haul_core::place::Host;
 use haul_stores::ftp::{Flags, FtpProvider};
 use haul_stores::provider::{Access, Provider as _};
 use haul_stores::registry;
 use haul_test::gsiftpd::{Authority, GsiServer, Valid};
 use haul_test::store_suite;
-use haul_test::suite::tools::walk;
-use haul_test::suite::{Fixture, Outside};
+use haul_test::suite::Fixture;
 
 /// One server and one authority for all checks. The credential is found as that of a user is: by variables, which are the same for all.
 struct Grid {
@@ -45,19 +42,8 @@ fn host(flags: &Flags) -> Result<Arc<dyn Host>> {
     FtpProvider.connect(&Access::default().with(Arc::new(flags.clone())), &location)
 }
 
-/// A new directory, each time reached by a login of its own.
 fn fixture(flags: Flags) -> Fixture {
-    let keep = tempfile::tempdir().expect("a temporary directory");
-    let path = keep.path().to_path_buf();
-    let (for_links, for_names) = (path.clone(), path.clone());
-    let open = move || -> Arc<dyn Store> {
-        let options = OpenOptions { role: Role::Destination, ..OpenOptions::default() };
-        let host = host(&flags).expect("it lets the user in");
-        host.open(path.as_os_str().as_encoded_bytes(), options).expect("a directory")
-    };
-    let link = move |target: &str, at: &str| symlink(target, for_links.join(at)).expect("a symlink can be made");
-    let outside = Outside { link: Some(Box::new(link)), names: Some(Box::new(move || walk(&for_names))) };
-    Fixture { store: open(), again: Box::new(open), outside, keep: Box::new(keep) }
+    Fixture::of_host(move || host(&flags).expect("it lets the user in"))
 }
 
 store_suite!(authenticated, || fixture(Flags::default()));

@@ -25,6 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_core::error::Result;
+use haul_core::place::{Host, OpenOptions, Role};
 use haul_core::store::Store;
 use haul_stores::memory::Memory;
 
@@ -48,6 +49,17 @@ pub struct Outside {
     pub link: Option<PlantLink>,
     /// Everything that is there, unfinished writes and all, as paths below the root in any form that stays the same.
     pub names: Option<Box<dyn Fn() -> Vec<Vec<u8>>>>,
+}
+
+impl Outside {
+    /// Of a directory of this machine.
+    fn of(path: &Path) -> Outside {
+        let (for_links, for_names) = (path.to_path_buf(), path.to_path_buf());
+        let link = move |target: &str, at: &str| {
+            std::os::unix::fs::symlink(target, for_links.join(at)).expect("a symlink can be made in the temporary directory");
+        };
+        Outside { link: Some(Box::new(link)), names: Some(Box::new(move || tools::walk(&for_names))) }
+    }
 }
 
 impl fmt::Debug for Fixture {
@@ -82,13 +94,19 @@ impl Fixture {
 
     /// The same for a directory that is there and empty: one on a file system made for the test.
     pub fn in_directory<S: Store + 'static>(path: std::path::PathBuf, open: impl Fn(&Path) -> Result<S> + 'static, keep: impl Any) -> Self {
-        let (for_links, for_names) = (path.clone(), path.clone());
-        let link = move |target: &str, at: &str| {
-            std::os::unix::fs::symlink(target, for_links.join(at)).expect("a symlink can be made in the temporary directory");
-        };
-        let names = move || tools::walk(&for_names);
-        let outside = Outside { link: Some(Box::new(link)), names: Some(Box::new(names)) };
+        let outside = Outside::of(&path);
         Fixture { outside, ..Fixture::new(move || open(&path).expect("the place can be opened"), keep) }
+    }
+
+    /// A new temporary directory on a server of this machine, reached by a login of its own each time.
+    pub fn of_host(connect: impl Fn() -> Arc<dyn Host> + 'static) -> Self {
+        let keep = tempfile::tempdir().expect("a temporary directory can be made");
+        let (outside, path) = (Outside::of(keep.path()), keep.path().to_path_buf());
+        let open = move || -> Arc<dyn Store> {
+            let options = OpenOptions { role: Role::Destination, ..OpenOptions::default() };
+            connect().open(path.as_os_str().as_encoded_bytes(), options).expect("the directory can be opened")
+        };
+        Fixture { store: open(), again: Box::new(open), outside, keep: Box::new(keep) }
     }
 
     /// The same place behind a wrapper.
