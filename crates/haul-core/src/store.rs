@@ -13,7 +13,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
-pub use caps::{Caps, Proof, WriteStyle, admits, tells};
+pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells};
 pub use file::{Chunk, ContentVerifier, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};

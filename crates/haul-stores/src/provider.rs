@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use haul_core::error::Result;
-use haul_core::place::{Host, Location, Scheme};
+use haul_core::place::{Host, Location, Role, Scheme};
 
 /// One backend, listed in [`crate::registry::PROVIDERS`].
 pub trait Provider: Sync + fmt::Debug {
@@ -73,6 +73,10 @@ pub struct Access {
     pub idle_timeout: Option<Duration>,
     /// The run moves data: further connections are worth their making.
     pub moves_data: bool,
+    /// What the host that is reached next is for.
+    pub role: Role,
+    /// Bytes of the largest file that is known to go there.
+    pub largest: u64,
     /// Where it is kept what was learned of hosts.
     pub state_dir: Option<PathBuf>,
     /// `-z`.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::place::{DataPath, Host, Location};
+use haul_core::place::{DataPath, Host, Location, Role};
 use haul_stores::provider::Access;
 use haul_stores::registry::provider;
 
@@ -67,6 +67,14 @@ impl Hosts {
     /// # Errors
     /// Those of its backend, and `Usage` for standard input and output.
     pub fn reach(&self, location: &Location) -> Result<Arc<dyn Host>> {
+        self.reach_for(location, Role::Browse, 0)
+    }
+
+    /// The same for a transfer, of which the largest file that is known has so many bytes: a backend may prepare for it.
+    ///
+    /// # Errors
+    /// As [`Hosts::reach`].
+    pub fn reach_for(&self, location: &Location, role: Role, largest: u64) -> Result<Arc<dyn Host>> {
         let Some(provider) = provider(location.scheme) else {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("standard input and output are not a place for this").hint("for a file named - write ./-"));
@@ -76,7 +84,9 @@ impl Hosts {
         if let Some(known) = known.iter().find(|known| known.key == key) {
             return Ok(known.host.clone());
         }
-        let host = provider.connect(&self.access, location)?;
+        let mut access = self.access.clone();
+        (access.role, access.largest) = (role, largest);
+        let host = provider.connect(&access, location)?;
         known.push(Known { key, host: host.clone() });
         Ok(host)
     }

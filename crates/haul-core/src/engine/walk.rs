@@ -18,12 +18,17 @@ use super::names::{BATCH, admitted, push, selected};
 use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
+/// Names that are looked up by one request.
+const FEW: usize = 16;
+
 /// Begins with one source root.
 pub fn feed(cx: &Arc<Context>, root: usize) {
     match &cx.job.roots[root].pick {
         Pick::Contents => cx.out.timed(|times| &mut times.walking, || feed_contents(cx, root)),
         Pick::Names(names) => {
-            let work = top(root, None, fresh_target(cx), false);
+            // A listing of all that is at a remote destination would cost more than a look at a few names.
+            let fresh = (names.len() > FEW || !cx.target().caps().remote) && fresh_target(cx);
+            let work = top(root, None, fresh, false);
             cx.sched.hold(&work);
             let entries = names.iter().map(|leaf| Entry::bare(Name::new(&work.dir, leaf), Kind::Unknown));
             let named = entries.map(|entry| Named { entry, there: DestinationState::in_dir(&work) }).collect();

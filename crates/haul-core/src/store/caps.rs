@@ -53,6 +53,8 @@ pub struct Caps {
     pub writers_per_file: u32,
     /// Workers that gain by reading one file at the same time; at least 1.
     pub readers_per_file: u32,
+    /// Of chunks that follow each other, which one request reads.
+    pub runs: Runs,
     /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
     pub file_names: bool,
     /// Names are UTF-8; others are refused.
@@ -99,6 +101,7 @@ impl Caps {
             direct_create: false,
             writers_per_file: 1,
             readers_per_file: 1,
+            runs: Runs::None,
             file_names: true,
             text_names: false,
             plain_names: false,
@@ -131,6 +134,18 @@ impl Proof {
             Proof::Server => "reread from the server",
         }
     }
+}
+
+/// Whether each worker reads chunks that follow each other because a request serves several of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runs {
+    /// Each chunk is a request of its own.
+    #[default]
+    None,
+    /// A request serves to the end of the file, and is cut off where another worker has begun.
+    Open,
+    /// A request names its end, and is read up to there.
+    Fixed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,7 +78,8 @@ pub trait Source: Send + Sync {
         let _ = parts;
     }
 
-    /// Says that `at` will be read from its start to its end by reads that follow each other: one request may serve them all.
+    /// Says that `at` will be read from its start on by reads that follow each other: one request may serve them all. With
+    /// [`super::Runs::Open`] another reader may take the end of it.
     fn goes_on(&self, at: Range<u64>) {
         let _ = at;
     }

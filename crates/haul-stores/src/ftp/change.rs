@@ -7,6 +7,7 @@ use haul_core::store::{Landed, MetaSpec};
 use super::control::command;
 use super::data::Failed;
 use super::facts::{Facts, shown_time};
+use super::features::get;
 use super::look::facts_of;
 use super::reply::Reply;
 use super::session::Session;
@@ -121,15 +122,20 @@ impl Shared {
     /// the result.
     pub fn size_and_set(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<(Option<u64>, Landed)> {
         const OP: &str = "commit";
-        if self.features.mlst.is_none() {
-            let size = session.look(path, false, OP)?.size;
-            return Ok((size, self.set_at(session, path, entry, keep)?));
-        }
+        let word = match self.features.mlst.is_some() {
+            true => "MLST",
+            false if get(&self.features.size) => "SIZE",
+            false => {
+                let size = session.look(path, false, OP)?.size;
+                return Ok((size, self.set_at(session, path, entry, keep)?));
+            }
+        };
         let mut refused = lost_of(entry, keep, self.sets);
         let (masks, commands): (Vec<_>, Vec<_>) = settings(path, entry, keep.and(self.sets), self.features.mfmt)?.into_iter().unzip();
-        let commands = [&[command("MLST", path)?], &commands[..]].concat();
+        let commands = [&[command(word, path)?], &commands[..]].concat();
         let mut replies = session.control.ask_all(&commands, OP).into_iter();
-        let size = facts_of(&replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP)))?, OP).map(|facts| facts.size);
+        let found = replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP)))?;
+        let size = if word == "SIZE" { found.done(OP).map(|found| found.size()) } else { facts_of(&found, OP).map(|facts| facts.size) };
         for (mask, reply) in masks.into_iter().zip(replies) {
             if !reply?.is_done() {
                 refused = refused.with(mask);

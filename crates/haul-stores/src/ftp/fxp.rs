@@ -167,6 +167,8 @@ impl Pair {
             return Ok(false);
         }
         for session in [&mut self.receiver, &mut self.sender] {
+            // A port that was announced in stream mode serves that mode only.
+            session.announced = None;
             session.ask("MODE", b"E", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
         }
         // Where it is refused, one connection carries all.

@@ -18,14 +18,14 @@ use super::pool::{Pool, Wanted};
 use super::provider::{FTPS, GSIFTP, SSHFTP};
 use super::secret::Login;
 use super::shell::{self, Shell};
-use super::store::Ftp;
+use super::store::{Ftp, LARGE, WRITERS};
 use crate::http_client::{Environment, TlsFlags, agent};
 use crate::lock::lock;
 use crate::provider::Access;
 
-/// Connections at the most, unless `--streams` says otherwise: with two round trips a file, 16 of them move 160 files in a second
-/// at 100 ms.
-const CONNECTIONS: usize = 16;
+/// Connections at the most, unless `--streams` says otherwise: with three round trips a file, 32 of them move 100 files in a second
+/// at 100 ms. They are made as they are needed, and a server that allows fewer says so.
+const CONNECTIONS: usize = 32;
 /// Sessions that are made ahead, unless `--streams` says how many there are to be: most runs need as many, and a server hardly notices.
 const AHEAD: usize = 4;
 /// How long a directory that was looked up is taken for one.
@@ -41,6 +41,7 @@ pub struct FtpHost {
     account: String,
     /// Sessions that are made as soon as a directory is opened.
     ahead: usize,
+    moves_data: bool,
     /// The directory that was looked up last: it is opened next.
     last: Mutex<Option<(Vec<u8>, Instant)>>,
 }
@@ -98,8 +99,16 @@ impl FtpHost {
             // A wait that ends in an error is to end before the run counts as stuck.
             wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),
             known: OnceLock::new(),
+            settling: Mutex::default(),
         };
-        let pool = Pool::new(dialer, access.streams.unwrap_or(if is_shell { shell::SESSIONS } else { CONNECTIONS }))?;
+        let wanted = match access.role {
+            Role::Browse => None,
+            Role::Source => Some(Wanted::Intake),
+            Role::Destination => Some(Wanted::Blocks),
+        };
+        let usual = if access.largest >= LARGE { WRITERS as usize } else { AHEAD };
+        let ahead = wanted.filter(|_| access.moves_data).map(|wanted| (access.streams.unwrap_or(usual), wanted));
+        let pool = Pool::new(dialer, access.streams.unwrap_or(if is_shell { shell::SESSIONS } else { CONNECTIONS }), ahead)?;
         let in_blocks = pool.known().is_some_and(|known| get(&known.features.extended_blocks));
         if !in_blocks && (is_grid || is_shell || access.streams.is_some_and(|streams| streams > 1)) {
             access.print(&format!("{}: no extended block mode (MODE E): a file is sent over one connection", pool.dialer.endpoint()));
@@ -111,6 +120,7 @@ impl FtpHost {
             endpoint,
             account: location.user.clone().unwrap_or_default(),
             ahead: access.streams.unwrap_or(AHEAD),
+            moves_data: access.moves_data,
             last: Mutex::default(),
         })
     }
@@ -119,26 +129,40 @@ impl FtpHost {
         self.pool.known().ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
     }
 
+    /// What is at a path. The directory above it is looked at, too: most callers ask for that next.
     fn kind(&self, path: &[u8]) -> Result<Option<Kind>> {
-        if path == b"/" {
+        if path == b"/" || self.is_last(path) {
             return Ok(Some(Kind::Dir));
         }
-        let found = self.pool.take()?.look_all(&[path], false, true, "look up").pop();
-        match found {
-            Some(Ok(facts)) => {
-                let kind = facts.kind.unwrap_or(Kind::Unknown);
-                *lock(&self.last) = (kind == Kind::Dir).then(|| (path.to_vec(), Instant::now()));
-                Ok(Some(kind))
-            }
-            None => Ok(None),
-            Some(Err(e)) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Some(Err(e)) => Err(e.at(path)),
-        }
+        let (above, _) = self.split(path);
+        let mut found = self.pool.take()?.look_all(&[path, above], false, true, "look up").into_iter();
+        let (found, above) = (found.next(), (above, found.next()));
+        let kind = match found {
+            Some(Ok(facts)) => Some(facts.kind.unwrap_or(Kind::Unknown)),
+            Some(Err(e)) if e.kind() != ErrorKind::NotFound => return Err(e.at(path)),
+            None | Some(Err(_)) => None,
+        };
+        let last = match above {
+            _ if kind == Some(Kind::Dir) => Some(path),
+            (above, Some(Ok(facts))) if facts.kind == Some(Kind::Dir) => Some(above),
+            _ => None,
+        };
+        *lock(&self.last) = last.map(|last| (last.to_vec(), Instant::now()));
+        Ok(kind)
+    }
+
+    /// Whether this was found to be a directory a moment ago.
+    fn is_last(&self, path: &[u8]) -> bool {
+        lock(&self.last).as_ref().is_some_and(|(last, when)| last == path && when.elapsed() < FRESH)
     }
 
     fn make(&self, path: &[u8]) -> Result<()> {
         let reply = self.pool.take()?.ask("MKD", path, "mkdir")?;
-        if reply.is_done() || self.kind(path)? == Some(Kind::Dir) { Ok(()) } else { Err(reply.failure("mkdir").at(path)) }
+        if reply.is_done() {
+            *lock(&self.last) = Some((path.to_vec(), Instant::now()));
+            return Ok(());
+        }
+        if self.kind(path)? == Some(Kind::Dir) { Ok(()) } else { Err(reply.failure("mkdir").at(path)) }
     }
 }
 
@@ -167,15 +191,33 @@ impl Host for FtpHost {
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
-        let known = lock(&self.last).take().is_some_and(|(last, when)| last == path && when.elapsed() < FRESH);
-        match if known { Some(Kind::Dir) } else { self.kind(path)? } {
+        match self.kind(path)? {
             Some(Kind::Dir) => {}
             Some(_) => return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory")),
             None => return Err(Error::new(ErrorKind::NotFound, "open").at(path).because("no such file or directory")),
         }
+        *lock(&self.last) = None;
+        self.opened(path, options)
+    }
+
+    /// A name that is read is looked up next: that tells whether there is a directory, too.
+    fn open_name(&self, path: &[u8], options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
+        let (above, leaf) = self.split(path);
+        if matches!(leaf, b"" | b"." | b"..") {
+            let e = Error::new(ErrorKind::Usage, "open").because("has no name of its own");
+            return Err(e.hint("name it by its path in the parent directory"));
+        }
+        let is_read = self.moves_data && options.role == Role::Browse;
+        Ok((if is_read { self.opened(above, options)? } else { self.open(above, options)? }, leaf.to_vec()))
+    }
+}
+
+impl FtpHost {
+    /// A directory that is known to be one.
+    fn opened(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         match options.role {
-            Role::Browse => {}
-            Role::Source => self.pool.prepare(self.ahead, Wanted::Intake),
+            Role::Browse if !self.moves_data => {}
+            Role::Browse | Role::Source => self.pool.prepare(self.ahead, Wanted::Intake),
             Role::Destination => self.pool.prepare(self.ahead, Wanted::Blocks),
         }
         let place = Place {
@@ -185,6 +227,11 @@ impl Host for FtpHost {
             volume: String::new(),
             root: path.to_vec(),
         };
-        Ok(Arc::new(Ftp::new(self.pool.clone(), self.known()?.features.clone(), place)))
+        Ok(Arc::new(Ftp::new(
+            self.pool.clone(),
+            self.known()?.features.clone(),
+            place,
+            self.moves_data && options.role != Role::Destination,
+        )))
     }
 }

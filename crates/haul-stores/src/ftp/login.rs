@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -21,6 +21,7 @@ use super::secret::Login;
 use super::session::Session;
 use super::shell::Shell;
 use super::stream::{Tickets, Tls};
+use crate::lock::lock;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -47,6 +48,8 @@ pub struct Dialer {
     pub wait: Duration,
     /// Known once a session was made.
     pub known: OnceLock<Known>,
+    /// Held while a session finds that out.
+    pub settling: Mutex<()>,
 }
 
 /// What all sessions with a server have in common.
@@ -68,18 +71,23 @@ pub enum Refused {
 impl Dialer {
     /// A new session, logged in, and ready for what is wanted of it, unless it is the first one.
     pub fn dial(&self, wanted: Wanted) -> Result<Session, Refused> {
+        self.dial_and(wanted, &|| {})
+    }
+
+    /// The same; `admitted` is called once the server has accepted the login.
+    pub fn dial_and(&self, wanted: Wanted, admitted: &dyn Fn()) -> Result<Session, Refused> {
         let older = !self.newer_tls.load(Ordering::Relaxed);
-        match self.attempt(wanted) {
+        match self.attempt(wanted, admitted) {
             Err(Refused::For(e)) if older && self.security != Security::None && e.reason() == OTHER_VERSION => {
                 // One that has TLS 1.3 only.
                 self.newer_tls.store(true, Ordering::Relaxed);
-                self.attempt(wanted)
+                self.attempt(wanted, admitted)
             }
             session => session,
         }
     }
 
-    fn attempt(&self, wanted: Wanted) -> Result<Session, Refused> {
+    fn attempt(&self, wanted: Wanted, admitted: &dyn Fn()) -> Result<Session, Refused> {
         let mut control = self.connect().map_err(Refused::For)?;
         let tls = self.session_tls().map_err(Refused::For)?;
         if let (Security::Implicit, Some(tls)) = (self.security, &tls) {
@@ -93,6 +101,10 @@ impl Dialer {
             grid.begin(&mut control).map_err(|e| Refused::For(self.named(e)))?;
         }
         self.log_in(&mut control)?;
+        // What the first session finds out, others wait for.
+        let turn = self.known.get().is_none().then(|| lock(&self.settling));
+        let turn = turn.filter(|_| self.known.get().is_none());
+        admitted();
         if let Some(grid) = &self.grid {
             grid.settle(&mut control).map_err(|e| Refused::For(self.named(e)))?;
         }
@@ -100,6 +112,7 @@ impl Dialer {
             shell.locate(&mut control).map_err(|e| Refused::For(self.named(e)))?;
         }
         let (mut session, entry) = self.settle(control, tls, wanted == Wanted::Blocks).map_err(Refused::For)?;
+        drop(turn);
         session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
         if session.guard.is_some() {
             // A server that connects to this machine cannot be authenticated.

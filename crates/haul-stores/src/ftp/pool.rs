@@ -53,18 +53,24 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Logs in once.
+    /// Logs in once; as soon as that is accepted, further sessions are made up to `ahead`, for what they are wanted for.
     ///
     /// # Errors
     ///
     /// Whatever keeps a session from being made.
-    pub fn new(dialer: Dialer, most: usize) -> Result<Arc<Pool>> {
-        let session = dialer.dial(Wanted::Stream).map_err(|refused| match refused {
+    pub fn new(dialer: Dialer, most: usize, ahead: Option<(usize, Wanted)>) -> Result<Arc<Pool>> {
+        let state = PoolState { idle: Vec::new(), open: 1, coming: 0, awaiting: 0, most: most.max(1), parked: Vec::new() };
+        let pool = Arc::new(Pool { dialer, state: Mutex::new(state), freed: Condvar::new(), progress: AtomicU64::new(0) });
+        let admitted = || {
+            if let Some((ahead, wanted)) = ahead {
+                pool.prepare(ahead, wanted);
+            }
+        };
+        let session = pool.dialer.dial_and(Wanted::Stream, &admitted).map_err(|refused| match refused {
             Refused::TooMany(e) | Refused::For(e) => e,
         })?;
-        let state =
-            PoolState { idle: vec![(session, Instant::now())], open: 1, coming: 0, awaiting: 0, most: most.max(1), parked: Vec::new() };
-        Ok(Arc::new(Pool { dialer, state: Mutex::new(state), freed: Condvar::new(), progress: AtomicU64::new(0) }))
+        lock(&pool.state).idle.push((session, Instant::now()));
+        Ok(pool)
     }
 
     pub fn known(&self) -> Option<&Known> {

@@ -82,6 +82,11 @@ impl Reply {
         if self.is_done() { Ok(self) } else { Err(self.failure(op)) }
     }
 
+    /// The number in the answer to SIZE.
+    pub fn size(&self) -> Option<u64> {
+        std::str::from_utf8(self.text.trim_ascii()).ok().filter(|_| self.code == 213)?.parse().ok()
+    }
+
     fn says(&self, words: &[&str]) -> bool {
         let all: Vec<u8> = std::iter::once(&self.text).chain(&self.more).flatten().map(u8::to_ascii_lowercase).collect();
         words.iter().any(|word| all.windows(word.len()).any(|part| part == word.as_bytes()))

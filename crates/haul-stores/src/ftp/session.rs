@@ -70,13 +70,21 @@ impl Session {
 
     /// One word with many arguments; one reply each.
     pub fn ask_each<'a>(&mut self, word: &str, arguments: impl IntoIterator<Item = &'a [u8]>, op: &'static str) -> Vec<Result<Reply>> {
-        let commands: Vec<Result<Vec<u8>>> = arguments.into_iter().map(|argument| self.control.command(word, argument)).collect();
+        let arguments: Vec<&[u8]> = arguments.into_iter().collect();
+        self.ask_words(&[word], &arguments, op).pop().unwrap_or_default()
+    }
+
+    /// Several words, each with all arguments, in one go; the replies to each word.
+    pub fn ask_words(&mut self, words: &[&str], arguments: &[&[u8]], op: &'static str) -> Vec<Vec<Result<Reply>>> {
+        let line = |(word, argument): (&&str, &&[u8])| self.control.command(word, argument);
+        let commands: Vec<Result<Vec<u8>>> =
+            words.iter().flat_map(|word| arguments.iter().map(move |argument| (word, argument))).map(line).collect();
         let sent: Vec<Vec<u8>> = commands.iter().filter_map(|command| command.as_ref().ok().cloned()).collect();
         let mut replies = self.control.ask_all(&sent, op).into_iter();
-        commands
-            .into_iter()
-            .map(|command| command.and_then(|_| replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, op)))))
-            .collect()
+        let mut next =
+            |command: Result<Vec<u8>>| command.and_then(|_| replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, op))));
+        let mut answers = commands.into_iter();
+        words.iter().map(|_| answers.by_ref().take(arguments.len()).map(&mut next).collect()).collect()
     }
 
     /// All that the server sends for a command: a listing.

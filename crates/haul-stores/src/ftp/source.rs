@@ -1,6 +1,6 @@
 //! One file of a server, open for reading: ranges of one version of it, each a transfer on a connection of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +14,13 @@ use super::control::{command, failure};
 use super::data::{Data, Failed};
 use super::facts::Facts;
 use super::intake::Incoming;
-use super::pool::{Lease, Parked, Pool};
+use super::pool::{Lease, Parked, Pool, Wanted};
 use super::session::Session;
-use super::store::Shared;
+use super::store::{LARGE, READERS, Shared};
 use crate::lock::lock;
 
 /// Bytes that are read and dropped at a time where a server cannot begin in the middle.
 const SKIP: usize = 64 << 10;
-
-/// Parts that are known to be read next, at the most: one for each worker.
-const AHEAD: usize = 256;
 
 pub struct FtpFile {
     shared: Arc<Shared>,
@@ -31,8 +28,8 @@ pub struct FtpFile {
     name: Name,
     stamp: Stamp,
     rests: Arc<Rests>,
-    /// Parts that will be read from their start to their end.
-    ahead: Mutex<Vec<Range<u64>>>,
+    /// Parts that will be read from their start on: their ends by their starts.
+    ahead: Mutex<HashMap<u64, u64>>,
 }
 
 /// How the bytes of a transfer come.
@@ -97,15 +94,20 @@ struct Rests {
     id: u64,
     pool: Arc<Pool>,
     kept: Mutex<HashMap<u64, Download>>,
+    /// Where transfers were begun: what another one reads from there on is of no use.
+    begun: Mutex<HashSet<u64>>,
 }
 
 impl Rests {
     fn new(pool: &Arc<Pool>) -> Arc<Rests> {
         static NEXT: AtomicU64 = AtomicU64::new(1); // identity only
-        Arc::new(Rests { id: NEXT.fetch_add(1, Ordering::Relaxed), pool: pool.clone(), kept: Mutex::default() })
+        Arc::new(Rests { id: NEXT.fetch_add(1, Ordering::Relaxed), pool: pool.clone(), kept: Mutex::default(), begun: Mutex::default() })
     }
 
     fn keep(self: &Arc<Rests>, at: u64, download: Download) {
+        if lock(&self.begun).contains(&at) {
+            return download.cut();
+        }
         let before = lock(&self.kept).insert(at, download);
         if let Some(before) = before {
             before.cut();
@@ -159,25 +161,12 @@ pub fn explained(session: &mut Session, path: &[u8], failed: Failed, op: &'stati
 impl FtpFile {
     pub fn open(shared: &Arc<Shared>, entry: &Entry, follow: bool) -> Result<FtpFile> {
         let path = shared.target(&entry.name, "open")?;
-        let found = shared.pool.take()?.look_all(&[&path], false, follow, "open").pop();
-        let facts = found.unwrap_or_else(|| Err(Error::new(ErrorKind::NotFound, "open")))?;
-        if facts.kind != Some(Kind::File) {
-            return Err(Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file"));
+        if entry.size >= LARGE {
+            shared.pool.prepare(READERS as usize, Wanted::Intake);
         }
-        if facts.size.is_none() {
-            return Err(Error::new(ErrorKind::Unsupported, "open").because("the server does not report the file's size"));
-        }
-        // A listing without times has none to compare.
-        let mut known = entry.stamp();
-        known.version = 0;
-        if !entry.have.has(haul_core::entry::MetaMask::MTIME) {
-            known.mtime = stamp(&facts).mtime;
-        }
-        if !entry.is_bare() && known != stamp(&facts) {
-            return Err(changed("its size or time changed since it was listed"));
-        }
-        // What is compared before a commit is what was listed.
-        let stamp = if entry.is_bare() { stamp(&facts) } else { entry.stamp() };
+        // What was listed with its time is compared again before a commit.
+        let is_known = !entry.is_bare() && entry.kind == Kind::File && entry.have.has(haul_core::entry::MetaMask::MTIME);
+        let stamp = if is_known { entry.stamp() } else { FtpFile::look(shared, &path, entry, follow)? };
         Ok(FtpFile {
             shared: shared.clone(),
             path,
@@ -186,6 +175,26 @@ impl FtpFile {
             rests: Rests::new(&shared.pool),
             ahead: Mutex::default(),
         })
+    }
+
+    /// The stamp of a file of which not all is known.
+    fn look(shared: &Arc<Shared>, path: &[u8], entry: &Entry, follow: bool) -> Result<Stamp> {
+        let found = shared.pool.take()?.look_all(&[path], false, follow, "open").pop();
+        let facts = found.unwrap_or_else(|| Err(Error::new(ErrorKind::NotFound, "open")))?;
+        if facts.kind != Some(Kind::File) {
+            return Err(Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file"));
+        }
+        if facts.size.is_none() {
+            return Err(Error::new(ErrorKind::Unsupported, "open").because("the server does not report the file's size"));
+        }
+        if entry.is_bare() {
+            return Ok(stamp(&facts));
+        }
+        if entry.size != stamp(&facts).size {
+            return Err(changed("its size changed since it was listed"));
+        }
+        // What is compared before a commit is what was listed.
+        Ok(entry.stamp())
     }
 
     /// A transfer that has the bytes from `at.start` on as its next, at least to `at.end`.
@@ -223,11 +232,7 @@ impl FtpFile {
     /// The same in extended block mode, to the end of what is known to be read next; `None` where the server cannot.
     fn begin_blocks(&self, range: Range<u64>) -> Result<Option<Download>> {
         const OP: &str = "read";
-        let until = {
-            let mut ahead = lock(&self.ahead);
-            let known = ahead.iter().position(|known| known.contains(&range.start));
-            known.map_or(range.end, |at| ahead.swap_remove(at).end.max(range.end)).min(self.stamp.size)
-        };
+        let until = lock(&self.ahead).remove(&range.start).unwrap_or(range.end).max(range.end).min(self.stamp.size);
         // A byte more shows that the file has grown.
         let count = until - range.start + u64::from(until == self.stamp.size);
         let part = format!("P {} {count} ", range.start);
@@ -257,11 +262,13 @@ impl Source for FtpFile {
             return Ok(Box::new(io::empty()));
         }
         let kept = lock(&self.rests.kept).remove(&at.start);
+        if kept.is_some() {
+            lock(&self.ahead).remove(&at.start);
+        }
         let download = match kept {
             Some(download) => download,
             None => {
-                // Chunks are read in their order: what is kept in front of this one was passed over, and its session serves here.
-                self.rests.release();
+                lock(&self.rests.begun).insert(at.start);
                 self.begin(at.clone()).map_err(|e| e.on(&self.name))?
             }
         };
@@ -270,9 +277,8 @@ impl Source for FtpFile {
 
     fn goes_on(&self, at: Range<u64>) {
         let mut ahead = lock(&self.ahead);
-        if ahead.len() < AHEAD {
-            ahead.push(at);
-        }
+        let end = ahead.entry(at.start).or_insert(at.end);
+        *end = at.end.max(*end);
     }
 
     fn stamp(&self) -> Result<Stamp> {

@@ -1,35 +1,37 @@
 //! A directory of an FTP server as a store.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use haul_core::bundle::Bundle;
-use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Within, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, Source, Spec, Store, Token, Within, WriteStyle};
 
 use super::block_sink::BlockSink;
 use super::features::{Features, get};
 use super::fxp;
 use super::paths;
-use super::pool::{Lease, Pool};
+use super::pool::{Lease, Pool, Wanted};
 use super::sink::FtpSink;
 use super::source::FtpFile;
 use super::staged::{self, Staged};
 use crate::http_client::parallel::Threads;
-use crate::lock::lock;
 use crate::staging::{Shown, staging_leaf};
 
 /// Connections for the parts of one file.
-const READERS: u32 = 8;
-const WRITERS: u32 = 8;
+pub const READERS: u32 = 8;
+pub const WRITERS: u32 = 8;
+/// Bytes of a file that is worth as many sessions.
+pub const LARGE: u64 = 32 << 20;
 
 #[derive(Debug)]
 pub struct Ftp {
     shared: Arc<Shared>,
     caps: Caps,
     place: Place,
+    moves_data: bool,
 }
 
 #[derive(Debug)]
@@ -41,8 +43,6 @@ pub struct Shared {
     /// Attributes that files can be given.
     pub sets: MetaMask,
     pub threads: Threads,
-    /// Held while it is found out whether the server can connect to this machine, and whether it was found that it can.
-    intake: Mutex<bool>,
 }
 
 impl Shared {
@@ -66,18 +66,6 @@ impl Shared {
         if !get(&self.features.extended_reads) {
             return Ok(None);
         }
-        let mut found = lock(&self.intake);
-        if *found {
-            drop(found);
-            return self.ask_intake(transfers, op);
-        }
-        // Others wait: as long as nothing is known, one of them is enough to find it out.
-        let lease = if get(&self.features.extended_reads) { self.ask_intake(transfers, op)? } else { None };
-        *found = lease.is_some();
-        Ok(lease)
-    }
-
-    fn ask_intake(&self, transfers: &[u8], op: &'static str) -> Result<Option<Lease>> {
         let mut lease = self.pool.take_intake()?;
         match lease.ask_blocks(transfers, op) {
             Ok(()) => Ok(Some(lease)),
@@ -88,7 +76,8 @@ impl Shared {
 }
 
 impl Ftp {
-    pub fn new(pool: Arc<Pool>, features: Arc<Features>, place: Place) -> Ftp {
+    /// `moves_data`: what is looked up will be read, or written over.
+    pub fn new(pool: Arc<Pool>, features: Arc<Features>, place: Place, moves_data: bool) -> Ftp {
         let kept = |mask: MetaMask, has: bool| if has { mask } else { MetaMask::NONE };
         let sets = kept(MetaMask::MTIME, features.sets_times()).with(kept(MetaMask::MODE, features.chmod));
         let timed = features.mlst.is_some() || get(&features.mdtm);
@@ -105,6 +94,7 @@ impl Ftp {
             durable: true,
             attach: true,
             readers_per_file: connections.min(READERS),
+            runs: if get(&features.extended_reads) { Runs::Fixed } else { Runs::Open },
             one_line_names: true,
             text_names: features.utf8,
             plain_names: features.plain,
@@ -116,7 +106,8 @@ impl Ftp {
         while root.ends_with(b"/") {
             root.pop();
         }
-        Ftp { shared: Arc::new(Shared { pool, features, root, sets, threads: Threads::default(), intake: Mutex::default() }), caps, place }
+        let shared = Shared { pool, features, root, sets, threads: Threads::default() };
+        Ftp { shared: Arc::new(shared), caps, place, moves_data }
     }
 }
 
@@ -137,7 +128,11 @@ impl Store for Ftp {
     }
 
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
-        self.shared.stat(name, want).map_err(|e| e.on(name))
+        let entry = self.shared.stat(name, want).map_err(|e| e.on(name))?;
+        if self.moves_data && entry.kind == Kind::File && entry.size >= LARGE {
+            self.shared.pool.prepare(READERS as usize, Wanted::Intake);
+        }
+        Ok(entry)
     }
 
     fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], _want: MetaMask, follow: bool) -> Vec<Found> {
@@ -153,6 +148,9 @@ impl Store for Ftp {
     }
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        if self.in_blocks() && spec.entry.size >= LARGE {
+            self.shared.pool.prepare(WRITERS as usize, Wanted::Blocks);
+        }
         let staged = Staged::create(&self.shared, name, spec).map_err(|e| e.on(name))?;
         Ok(if self.in_blocks() { Box::new(BlockSink::create(staged)) } else { Box::new(FtpSink::create(staged)) })
     }

@@ -42,7 +42,8 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
         return outlet(to, asked, sources);
     }
     let location = asked.destination;
-    let host = asked.hosts.reach(location)?;
+    let largest = sources.iter().map(|source| if let Source::Name { size, .. } = source { *size } else { 0 }).max();
+    let host = asked.hosts.reach_for(location, Role::Destination, largest.unwrap_or(0))?;
     let mut path = host.path(location);
     if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
         path = stream_target(location, &*host, path)?;

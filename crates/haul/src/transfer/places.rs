@@ -104,6 +104,8 @@ pub enum Source {
         parent: Arc<dyn Store>,
         leaf: Vec<u8>,
         kind: Kind,
+        /// Bytes of a file, as far as they are known.
+        size: u64,
     },
     /// What a pattern has matched below a directory, and keys among that which can be no name.
     Matched {
@@ -181,7 +183,7 @@ pub fn named(location: &Location) -> Vec<u8> {
 fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     if location.scheme == Scheme::STDIO {
         let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::io(e, "open standard input"))?;
-        return Ok(Source::Name { parent: Arc::new(Input::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File });
+        return Ok(Source::Name { parent: Arc::new(Input::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File, size: 0 });
     }
     if let Some(matched) = matched_source(location, asked)? {
         return Ok(matched);
@@ -192,7 +194,7 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         false => open::missing_operand(&path, asked.hosts),
     };
     let missing = |e: Error| if e.kind() == ErrorKind::NotFound && !location.is_remote() { none() } else { e };
-    let host = asked.hosts.reach(location)?;
+    let host = asked.hosts.reach_for(location, Role::Source, 0)?;
     let path = host.path(location);
     let has_name = !host.split(&path).1.is_empty();
     if location.means_contents() || asked.listed || !has_name {
@@ -202,13 +204,13 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     let (parent, leaf) = host.open_name(&path, OpenOptions { streams: true, ..asked.source_options(Role::Browse) }).map_err(missing)?;
     let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
     if let Some(input) = asked.outlet.and_then(|_| special(location)) {
-        return Ok(Source::Name { parent: Arc::new(Input::new(&leaf, input?)), leaf, kind: Kind::File });
+        return Ok(Source::Name { parent: Arc::new(Input::new(&leaf, input?)), leaf, kind: Kind::File, size: 0 });
     }
     if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");
         return Err(e.hint(format!("for the objects below it write {location}/")));
     }
-    Ok(Source::Name { parent, leaf, kind: entry.kind })
+    Ok(Source::Name { parent, leaf, kind: entry.kind, size: entry.size })
 }
 
 /// A device or a pipe that is named as the source of bytes: it is read.
@@ -255,7 +257,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                 places.roots.push(Root::new(base, pick));
                 places.missing.extend(unfit);
             }
-            Source::Name { parent, leaf, kind } => {
+            Source::Name { parent, leaf, kind, .. } => {
                 places.read.push(Read { place: parent.place().clone(), leaf: Some(leaf.clone()), kind, matched: false });
                 // Arguments of one parent are one listing, as long as they follow each other.
                 match places.roots.last_mut() {

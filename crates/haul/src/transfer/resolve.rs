@@ -9,7 +9,7 @@ use haul_core::job::{Bounds, Job, Links, Mode, Pick};
 use haul_core::place::{OpenOptions, Scheme};
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Operation, Selection, TransferSpec};
-use haul_core::store::Store;
+use haul_core::store::{Runs, Store};
 use haul_stores::provider::Access;
 
 use super::outlet::{self, Outlet};
@@ -131,7 +131,9 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let over_network = target_caps.remote || places.roots.iter().any(|root| root.store.caps().remote);
     let chunk = if streams {
         STREAM_PART
-    } else if target_caps.writers_per_file > 1 && target_caps.remote && !is_check {
+    } else if places.roots.iter().any(|root| root.store.caps().runs != Runs::None)
+        || target_caps.writers_per_file > 1 && target_caps.remote && !is_check
+    {
         CHUNK_REMOTE
     } else {
         CHUNK

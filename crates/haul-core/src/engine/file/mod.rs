@@ -11,4 +11,5 @@ pub mod open_file;
 pub mod run;
 mod shown;
 mod stream;
+mod waiting;
 mod within;

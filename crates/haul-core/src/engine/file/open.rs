@@ -18,6 +18,7 @@ use crate::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_
 use super::delta::Delta;
 use super::open_file::{Ends, OpenFile, State};
 use super::shown::{self, Shown};
+use super::waiting::Waiting;
 
 /// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
 const LEAST_CHUNK: u64 = 1 << 20;
@@ -37,7 +38,7 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     let mut state = file.state();
     if let Some(ends) = &state.ends {
         let ends = ends.clone();
-        if state.left.is_empty() || state.active >= file.most {
+        if !state.left.is_offered() || state.active >= file.most {
             return Ok(None);
         }
         state.active += 1;
@@ -56,6 +57,9 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     state.active = 1;
     state.ends = Some(ends.clone());
     let in_order = cx.target().caps().write == WriteStyle::InOrder || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
+    if in_order {
+        state.left.keep_order();
+    }
     if file.most > 1 && !in_order && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
         drop(state);
@@ -85,7 +89,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         let landed = write.parts.get(&chunk.index).copied().unwrap_or(0).min(chunk.at.end - chunk.at.start);
         Chunk { at: chunk.at.start + landed..chunk.at.end, ..chunk }
     };
-    let mut left: Vec<Chunk> = chunks(entry.size, write.chunk).filter(|c| !landed.contains(&c.index)).map(rest).collect();
+    let left: Vec<Chunk> = chunks(entry.size, write.chunk).filter(|c| !landed.contains(&c.index)).map(rest).collect();
     let resumed = entry.size - left.iter().map(|c| c.at.end - c.at.start).sum::<u64>();
     if resumed > 0 {
         cx.out.report().resumed_bytes += resumed;
@@ -105,9 +109,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     } else {
         None
     };
-    // Handed out from the end, so kept the other way round.
-    left.reverse();
-    (state.left, state.receipts) = (left, write.receipts);
+    (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
     let Write { sink, chunk, session, .. } = Write { receipts: Vec::new(), ..write };
     Ok(Ends { source, sink, session, chunk, delta, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
 }

@@ -11,10 +11,11 @@ use crate::job::Job;
 use crate::plan::{Act, Step};
 use crate::retry::Spent;
 use crate::schedule::{DirWork, FileWork};
-use crate::store::{Chunk, Receipt, Sink, Source, Token};
+use crate::store::{Receipt, Sink, Source, Token};
 
 use super::delta::Delta;
 use super::shown::Shown;
+use super::waiting::Waiting;
 use crate::lock::lock;
 
 /// An entry of a reference tree, with the number of the tree in the job.
@@ -48,8 +49,8 @@ pub struct Kept {
 pub struct State {
     pub entry: Entry,
     pub ends: Option<Arc<Ends>>,
-    /// Not yet handed out, the first one last.
-    pub left: Vec<Chunk>,
+    /// Not yet handed out.
+    pub left: Waiting,
     pub receipts: Vec<Receipt>,
     pub active: u32,
     /// Of these, those that take no more chunks.
@@ -88,7 +89,7 @@ impl OpenFile {
 
     /// A new file that is linked, not copied, if one of these has the same content.
     pub fn linkable(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step, references: Vec<Reference>) -> Arc<Self> {
-        let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, leaving: 0, error: None };
+        let state = State { entry, ends: None, left: Waiting::default(), receipts: Vec::new(), active: 0, leaving: 0, error: None };
         Arc::new(OpenFile {
             work: work.clone(),
             step,
@@ -158,6 +159,6 @@ impl FileWork for OpenFile {
             return false;
         }
         let state = self.state();
-        !state.left.is_empty() && state.active < self.most
+        state.left.is_offered() && state.active < self.most
     }
 }

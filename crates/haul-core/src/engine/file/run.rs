@@ -11,7 +11,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::Result;
 use crate::plan::{Act, Step};
 use crate::retry;
-use crate::store::Landed;
+use crate::store::{Landed, Runs};
 
 use super::open_file::{Ends, OpenFile};
 use super::{carry, commit, compare, failure, open, stream, within};
@@ -47,6 +47,8 @@ fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
     let ahead = usize::from(cx.target().caps().remote);
     let mut carried: VecDeque<carry::Carried> = VecDeque::new();
     let mut leaves = false;
+    let mut taken: Option<u32> = None;
+    let in_runs = cx.source(&file.work).caps().runs != Runs::None;
     loop {
         let surplus = cx.sched.surplus();
         let chunk = {
@@ -59,7 +61,18 @@ fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
                 leaves = true;
                 state.leaving += 1;
             }
-            if leaves { None } else { state.left.pop() }
+            if leaves {
+                state.left.leave(taken);
+            }
+            let chunk = if leaves { None } else { state.left.take(taken) };
+            if let Some((chunk, end)) = &chunk
+                && in_runs
+                && taken.is_none_or(|taken| taken + 1 != chunk.index)
+            {
+                ends.source.goes_on(chunk.at.start..*end);
+            }
+            taken = chunk.as_ref().map(|(chunk, _)| chunk.index);
+            chunk.map(|(chunk, _)| chunk)
         };
         let last = chunk.is_none();
         let moved = carry::move_chunk(cx, ends, chunk, &mut carried, ahead);
