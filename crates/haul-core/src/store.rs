@@ -280,7 +280,13 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot.
+    /// The algorithms of `digest` that cost less than reading the file from here, the best one first: `check -c` and `--verify` use
+    /// the first that suits. Empty where content is read, or hashed in ranges ([`Source::hash`]).
+    fn digests(&self) -> Vec<Algorithm> {
+        Vec::new()
+    }
+
+    /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot, or not for this file.
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         let _ = (entry, algorithm);
         Ok(None)

@@ -13,6 +13,7 @@ use std::thread::{self, ThreadId};
 
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::hash::Algorithm;
 use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
 
@@ -297,6 +298,11 @@ impl Sink for BlockSink {
     fn reread(&self) -> Result<Box<dyn Source>> {
         self.settle().map_err(|e| self.explained(e))?;
         self.staged.reread()
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.settle().map_err(|e| self.explained(e))?;
+        self.staged.digest(algorithm)
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {

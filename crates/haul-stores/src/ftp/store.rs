@@ -225,6 +225,10 @@ impl Store for Ftp {
         }
     }
 
+    fn digests(&self) -> Vec<Algorithm> {
+        self.shared.digests()
+    }
+
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         self.shared.digest(entry, algorithm).map_err(|e| e.on(&entry.name))
     }

@@ -236,6 +236,10 @@ impl Store for Fault {
         self.core.run(Op::Take, to, || self.inner.take(from, entry, to, how))
     }
 
+    fn digests(&self) -> Vec<Algorithm> {
+        self.inner.digests()
+    }
+
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         self.core.run(Op::Digest, &entry.name, || self.inner.digest(entry, algorithm))
     }
