@@ -261,17 +261,6 @@ fn a_certificate_and_its_key_do_without_a_proxy() {
     assert_eq!((w.read("one"), w.read("two")), (b"hello\n".to_vec(), b"hello\n".to_vec()));
     let text = ended(bare("cp @/src/d/a.txt three"), 23);
     assert!(text.contains("no proxy in X509_USER_PROXY or /tmp/x509up_u0") && text.contains("~/.globus"), "{text}");
-    // With a passphrase.
-    fs::rename(w.path("away"), &globus).expect("renamed");
-    let mut openssl = w.program("openssl");
-    openssl
-        .args(["rsa", "-aes128", "-passout", "pass:secret", "-in"])
-        .arg(w.authority.path("user.key"))
-        .arg("-out")
-        .arg(globus.join("userkey.pem"));
-    ended(openssl, 0);
-    let text = ended(bare("cp @/src/d/a.txt three"), 23);
-    assert!(text.contains("encrypted with a passphrase") && text.contains("grid-proxy-init"), "{text}");
 }
 
 #[test]
