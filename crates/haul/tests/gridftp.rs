@@ -123,7 +123,7 @@ fn bytes(seed: u64, size: usize) -> Vec<u8> {
 #[test]
 fn trees_go_both_ways_however_data_are_protected() {
     let w = World::new();
-    for (flag, asked) in [("", "PROT C"), ("--dcpriv", "PROT P"), ("--no-dcau", "DCAU N")] {
+    for (flag, asked) in [("", "PROT C"), ("--dcpriv", "PROT P"), ("-dcsafe", "PROT P"), ("--no-dcau", "DCAU N")] {
         let before = w.server.log().len();
         for old in ["there", "back"] {
             let _ = fs::remove_dir_all(w.path(old));
