@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::entry::{Entry, Kind, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::Source;
+use haul_core::store::{Reach, Source};
 
 use super::control::{command, failure};
 use super::data::{Data, Failed};
 use super::facts::Facts;
 use super::intake::Incoming;
 use super::pool::{Lease, Parked, Pool};
+use super::relay::Opened;
 use super::session::Session;
 use super::store::Shared;
 use crate::lock::lock;
@@ -31,6 +32,7 @@ pub struct FtpFile {
     name: Name,
     stamp: Stamp,
     rests: Arc<Rests>,
+    opened: Arc<Opened>,
     /// Parts that will be read from their start to their end.
     ahead: Mutex<Vec<Range<u64>>>,
 }
@@ -180,6 +182,7 @@ impl FtpFile {
         let stamp = if entry.is_bare() { stamp(&facts) } else { entry.stamp() };
         Ok(FtpFile {
             shared: shared.clone(),
+            opened: Opened::new(shared, &path),
             path,
             name: entry.name.clone(),
             stamp,
@@ -273,6 +276,10 @@ impl Source for FtpFile {
         if ahead.len() < AHEAD {
             ahead.push(at);
         }
+    }
+
+    fn reach(&self) -> Option<Reach> {
+        self.opened.reach()
     }
 
     fn stamp(&self) -> Result<Stamp> {
