@@ -10,7 +10,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Landed, Moved, Spec};
 
 use super::change;
-use super::control::command;
+use super::control::{Control, command};
 use super::data::Announced;
 use super::features::{cannot, get};
 use super::paths::{checked, join};
@@ -27,7 +27,7 @@ const LEAST: u64 = 256 << 10;
 const BEGIN: Duration = Duration::from_secs(30);
 /// How often the receiver is asked how far it has come.
 const ASK: Duration = Duration::from_secs(2);
-/// How long one server is listened to before the other.
+/// How long the two are listened to between two looks at how far it has come.
 const TURN: Duration = Duration::from_millis(50);
 /// Bytes a second of a transfer that can only be waited for.
 const SLOWEST: u64 = 10_000;
@@ -157,9 +157,11 @@ impl Pair {
         self.sender.control.send(retrieve, op)?;
         let mut sides = [Side::default(), Side::default()];
         while sides.iter().any(|side| side.end.is_none()) {
+            let pending = sides.iter().zip([&self.receiver, &self.sender]).filter(|(side, _)| side.end.is_none());
+            Control::await_any(&pending.map(|(_, session)| &session.control).collect::<Vec<_>>(), TURN, op)?;
             for (side, session) in sides.iter_mut().zip([&mut self.receiver, &mut self.sender]) {
-                if let (None, Some(reply)) = (&side.end, session.control.reply_soon(TURN, op)?) {
-                    side.hear(reply, &mut watch);
+                if side.end.is_none() && session.control.has_input() {
+                    side.hear(session.control.reply(op)?, &mut watch);
                 }
             }
             let failed = sides.iter().any(|side| side.end.as_ref().is_some_and(|reply| !reply.is_done()));
@@ -181,6 +183,8 @@ impl Pair {
         for session in [&mut self.receiver, &mut self.sender] {
             session.ask("MODE", b"E", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
         }
+        // A port that was agreed on ahead is one for stream mode.
+        self.receiver.announced = None;
         // Where it is refused, one connection carries all.
         self.sender.ask("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes(), OP)?;
         Ok(())
