@@ -270,6 +270,13 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         self.caps().copies && (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account)
     }
 
+    /// The token of what an interrupted copy by `take` leaves of this file, for `abandon`; the next `take` of the same version goes on from
+    /// it. `None` if nothing is left.
+    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
+        let _ = entry;
+        None
+    }
+
     /// Gives an entry of another store the name `to` here without its bytes passing through this process. `Ok(None)` if this pair
     /// of stores cannot.
     ///

@@ -2,6 +2,7 @@
 //! to connect to it. Many servers refuse that, for good reasons (RFC 2577); then the bytes pass here.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -59,13 +60,12 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         return Ok(None);
     }
     let (source, target) = (from.target(&entry.name, OP)?, to.target(name, OP)?);
-    // Not the name of a write that passes here: what has arrived of one, an attempt that is refused must not remove.
-    let own = Stamp { version: entry.stamp().version ^ 1, ..entry.stamp() };
-    let staging = staging_leaf(checked(name, to.features.names(), OP)?, own);
+    let staging = staging(checked(name, to.features.names(), OP)?, entry);
     let path = join(&to.dir(&name.dir, OP)?, &staging);
     let Some(mut pair) = Pair::take(from, to)? else { return Ok(None) };
     unchanged(&mut pair.sender, &source, entry)?;
-    let passed = pair.pass(&source, to, &path, entry.size, moved);
+    let begun = pair.begun(&path, entry.size)?;
+    let passed = pair.pass(&source, to, &path, begun..entry.size, moved);
     if let Ok(false) = passed {
         cannot(&from.features.fxp);
         cannot(&to.features.fxp);
@@ -84,12 +84,20 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         change::replace(&mut pair.receiver, &path, &target, OP)?;
         Ok(Some(landed))
     });
-    if !matches!(landed, Ok(Some(_))) {
+    // What has arrived is kept for the next attempt, in this run or another, unless it is wrong.
+    let is_kept = landed.as_ref().is_err_and(|e| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Changed | ErrorKind::NotFound));
+    if !is_kept && !matches!(landed, Ok(Some(_))) {
         drop(pair);
         // The error that counts is the first.
         let _ = to.pool.take().and_then(|mut session| change::remove_file(&mut session, &path, "remove"));
     }
     landed
+}
+
+/// The name under which a copy arrives. Not that of a write that passes here: what has arrived of one, an attempt that is refused must
+/// not remove.
+pub fn staging(leaf: &[u8], entry: &Entry) -> Vec<u8> {
+    staging_leaf(leaf, Stamp { version: entry.stamp().version ^ 1, ..entry.stamp() })
 }
 
 /// The source is what was listed.
@@ -126,12 +134,42 @@ impl Pair {
         Ok(Some(Pair { sender: from.pool.take()?, receiver }))
     }
 
-    /// Has the one send the file to the other. `false` where they refuse, or cannot reach each other.
-    fn pass(&mut self, source: &[u8], to: &Shared, path: &[u8], size: u64, moved: Moved<'_>) -> Result<bool> {
+    /// Bytes that an interrupted attempt has left, if both servers go on in the middle of a file.
+    fn begun(&mut self, path: &[u8], size: u64) -> Result<u64> {
+        let [from, to] = [&self.sender, &self.receiver].map(|session| session.features.clone());
+        if !get(&from.restarts_reading) || !get(&to.restarts_writing) {
+            return Ok(0);
+        }
+        match self.receiver.look(path, false, OP) {
+            Ok(facts) => Ok(facts.size.filter(|bytes| *bytes < size).unwrap_or(0)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Has both begin there. `false` where one refuses: then both begin at the start.
+    fn restart(&mut self, at: u64) -> Result<bool> {
+        for session in [&mut self.receiver, &mut self.sender] {
+            if !session.ask("REST", at.to_string().as_bytes(), OP)?.needs_more() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the one send the file to the other, from `at.start` on. `false` where they refuse, or cannot reach each other.
+    fn pass(&mut self, source: &[u8], to: &Shared, path: &[u8], at: Range<u64>, moved: Moved<'_>) -> Result<bool> {
         self.sender.leave_blocks(OP)?;
         self.receiver.leave_blocks(OP)?;
-        let watch = Watch::new(Some((to, path)), size);
-        Ok(self.connect()? && self.transfer(&command("STOR", path)?, &command("RETR", source)?, watch, moved, OP)?)
+        let watch = Watch::new(Some((to, path)), at.end);
+        if !self.connect()? {
+            return Ok(false);
+        }
+        if at.start > 0 && !self.restart(at.start)? {
+            cannot(&to.features.restarts_writing);
+            self.restart(0)?;
+        }
+        self.transfer(&command("STOR", path)?, &command("RETR", source)?, watch, moved, OP)
     }
 
     /// Agrees on a connection between the two. `false` where one refuses, or where they cannot reach each other.

@@ -236,6 +236,10 @@ impl Store for Fault {
         self.core.run(Op::Take, to, || self.inner.take(from, entry, to, how))
     }
 
+    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
+        self.inner.copy_staging(entry)
+    }
+
     fn digests(&self) -> Vec<Algorithm> {
         self.inner.digests()
     }
