@@ -133,6 +133,11 @@ impl Scope {
     }
 }
 
+/// `Cancelled` if the run that this thread works for is to stop: for what waits long between two calls.
+pub fn check() -> Result<()> {
+    Scope::current().cancel.map_or(Ok(()), |cancel| cancel.check())
+}
+
 /// Operations of this thread count on from here, until what comes back is dropped.
 pub fn count_on(spent: Spent) -> Entered {
     Scope { spent, ..Scope::current() }.enter()

@@ -270,6 +270,13 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         self.caps().copies && (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account)
     }
 
+    /// The token of what an interrupted copy by `take` leaves of this file, for `abandon`; the next `take` of the same version goes on from
+    /// it. `None` if nothing is left.
+    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
+        let _ = entry;
+        None
+    }
+
     /// Gives an entry of another store the name `to` here without its bytes passing through this process. `Ok(None)` if this pair
     /// of stores cannot.
     ///
@@ -280,7 +287,13 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot.
+    /// The algorithms of `digest` that cost less than reading the file from here, the best one first: `check -c` and `--verify` use
+    /// the first that suits. Empty where content is read, or hashed in ranges ([`Source::hash`]).
+    fn digests(&self) -> Vec<Algorithm> {
+        Vec::new()
+    }
+
+    /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot, or not for this file.
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         let _ = (entry, algorithm);
         Ok(None)

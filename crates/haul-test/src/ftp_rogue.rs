@@ -20,7 +20,9 @@ pub enum Answer {
     Cut(usize, &'static str),
     /// These bytes over the data connection, and a reply that they are all.
     Send(Vec<u8>),
-    /// The same over a connection to where the client listens (EPRT).
+    /// Takes whatever comes over the data connection, and says this.
+    Take(&'static str),
+    /// Bytes sent over a connection to where the client listens (EPRT).
     Connect(Vec<u8>),
 }
 
@@ -113,6 +115,7 @@ impl Shelf {
                     transfer(out, passive.take(), &content[..content.len().min(most)], reply)?
                 }
                 (Answer::Send(bytes), _) => transfer(out, passive.take(), &bytes, "226 done")?,
+                (Answer::Take(reply), _) => take(out, passive.take(), reply)?,
                 (Answer::Silence, _) => continue,
                 (Answer::HangUp, _) => return Ok(()),
                 (Answer::Say(said), _) => said,
@@ -139,6 +142,14 @@ impl Shelf {
             _ => "500 what?\r\n".into(),
         }
     }
+}
+
+fn take(mut control: &TcpStream, passive: Option<TcpListener>, reply: &str) -> io::Result<String> {
+    let Some(passive) = passive else { return Ok("425 use EPSV first\r\n".into()) };
+    let (mut data, _) = passive.accept()?;
+    control.write_all(b"150 send it\r\n")?;
+    io::copy(&mut data, &mut io::sink())?;
+    Ok(format!("{reply}\r\n"))
 }
 
 fn transfer(mut control: &TcpStream, passive: Option<TcpListener>, bytes: &[u8], reply: &str) -> io::Result<String> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use haul_core::entry::MetaMask;
+use haul_core::hash::Algorithm;
 use haul_core::store::WriteStyle;
 use haul_stores::memory::Memory;
 use haul_test::store_suite;
@@ -11,6 +12,8 @@ use haul_test::suite::Fixture;
 store_suite!(everything, || Fixture::of_memory(Memory::new()));
 
 store_suite!(objects, || Fixture::of_memory(Memory::objects()));
+
+store_suite!(computing, || Fixture::of_memory(Memory::new().computing(&[Algorithm::Sha256, Algorithm::Md5])));
 
 store_suite!(in_order, || Fixture::of_memory(Memory::new().with(|caps| {
     caps.write = WriteStyle::InOrder;

@@ -15,6 +15,7 @@ use haul_test::program::{Program, until};
 use haul_test::pty::Terminal;
 use haul_test::scratch::Scratch;
 use haul_test::volume::{Kind, Volume};
+use rustix::process::Signal;
 
 /// Bytes of the file `big`.
 const BIG: usize = 9 << 20;
@@ -413,6 +414,35 @@ fn servers_pass_files_to_each_other() {
     // And so is what is verified.
     w.ends(0, &format!("cp --verify {there}/big {}", from.url(w.path("again"))));
     assert!(w.read("again") == w.read("src/big"));
+}
+
+#[test]
+fn an_interrupted_copy_between_servers_goes_on() {
+    let to = FtpServer::proftpd("AllowForeignAddress on").expect("proftpd-core is installed");
+    // Slowly enough to be killed on the way.
+    let w = World::vsftpd("local_max_rate=2000000");
+    let words = format!("cp @/src/big {}", to.url(w.path("copy")));
+    let mut run = w.haul(&words).start();
+    let arrived = || w.staging("").first().and_then(|path| path.metadata().ok()).map_or(0, |meta| meta.len());
+    run.until("a part of the file", || arrived() > 2 << 20);
+    run.signal(Signal::KILL);
+    assert!(run.wait().was_killed());
+    until("the end of the transfer in the log", || w.server().log().contains(" DOWNLOAD:"));
+    let (before, had) = (w.server().log().len(), arrived());
+    w.ends(0, &words);
+    assert!(w.read("copy") == w.read("src/big"));
+    let log = w.server().log()[before..].to_string();
+    let moved = moved(&log, "DOWNLOAD");
+    assert!(moved > 0 && moved <= BIG as u64 - had, "{moved} bytes of {BIG}, of which {had} had arrived\n{log}");
+    w.assert_clean("");
+    // What a run leaves that is not repeated is removed with its job.
+    let words = words.replace("copy", "other");
+    let mut run = w.haul(&words).start();
+    run.until("a part of the file", || arrived() > 1 << 20);
+    run.signal(Signal::KILL);
+    assert!(run.wait().was_killed());
+    w.ends(0, "jobs clean");
+    w.assert_clean("");
 }
 
 #[test]

@@ -224,8 +224,58 @@ fn a_server_sends_large_files_to_another() {
     assert_eq!((w.time("there/big"), w.time("there/d/n7")), (1_300_000_000, 1_400_000_007));
     // Over several connections, and to the port that the other listens at.
     let log = w.server.log();
-    assert!(log.contains("RETR Parallelism=4,4,4;") && log.contains("PORT 127,0,0,1,"), "{log}");
-    assert!(log.contains("RETR") && other.log().contains("STOR"), "{log}");
+    assert!(log.contains("RETR Parallelism=2,2,2;") && log.contains("PORT 127,0,0,1,"), "{log}");
+    assert!(log.contains("ERET P 0 ") && other.log().contains("ESTO A 0 "), "{log}");
+}
+
+#[test]
+fn an_interrupted_copy_between_servers_goes_on_inside_the_file() {
+    for workers in [1, 4] {
+        let w = World::new(&["-d", "all"]);
+        let other = GridServer::start(&["-d", "all"]).expect("it is installed");
+        let words = format!("cp -j {workers} --chunk-size 1M @/src/big {}", other.url(w.path("copy")));
+        w.killed(8, &words);
+        assert_eq!((w.staged("").len(), w.path("copy").exists()), (1, false));
+        let text = w.ends(0, &words);
+        assert!(w.read("copy") == w.read("src/big"), "{text}");
+        assert!(w.staged("").is_empty() && text.contains("Resumed:"), "{text}");
+        // No byte that was noted as landed passes again, and no connection is made for each range.
+        let passed = || -> usize {
+            let log = w.server.log();
+            let asked = log.split("[CLIENT]: ERET P ").skip(1);
+            asked.filter_map(|asked| asked.split(' ').nth(1)?.parse::<usize>().ok()).sum()
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while passed() < BIG && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!((BIG..=BIG + (workers + 1) * (1 << 20)).contains(&passed()), "{} bytes of {BIG}\n{}", passed(), w.server.log());
+        assert!(w.server.log().matches("[CLIENT]: PORT ").count() <= 2 * workers, "{}", w.server.log());
+        assert!(!other.log().contains("[CLIENT]: STOR") && !w.server.log().contains("[CLIENT]: RETR"), "nothing passes here");
+    }
+}
+
+#[test]
+fn servers_that_refuse_to_exchange_ranges_pass_them_through_here() {
+    let w = World::new(&["-d", "all"]);
+    let feat = "211-Features\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n EPSV\r\n PARALLEL\r\n ESTO\r\n DSI file-1\r\n211 End\r\n";
+    let content = bytes(79, 600_000);
+    for refusal in ["500 never\r\n", "150 now\r\n425 cannot connect\r\n"] {
+        let server = FtpRogue::new(content.clone(), move |line| match line {
+            "FEAT" => Answer::Say(feat.into()),
+            _ if line.starts_with("PORT") && !refusal.starts_with("150") => Answer::Say(refusal.into()),
+            _ if line.starts_with("PORT") || line.starts_with("OPTS RETR") => Answer::Say("200 ok\r\n".into()),
+            _ if line.starts_with("ERET") => Answer::Say(refusal.into()),
+            _ => Answer::Honest,
+        });
+        let server = server.expect("a server");
+        let text = w.ends(0, &format!("cp --timeout 4s --chunk-size 200K {} @/through", server.url("/file")));
+        assert!(w.read("through") == content, "{text}");
+        let heard = server.heard();
+        assert!(heard.iter().any(|line| line.starts_with("PORT")) && heard.iter().any(|line| line.starts_with("RETR")), "{heard:#?}");
+        fs::remove_file(w.path("through")).expect("removed");
+        assert!(w.staged("").is_empty());
+    }
 }
 
 /// A block of extended block mode.

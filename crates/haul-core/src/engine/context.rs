@@ -15,6 +15,7 @@ use crate::schedule::{BundleLimit, DirWork};
 use crate::store::Store;
 
 use super::clock::Clock;
+use super::digest::Digests;
 use super::hardlinks::HardLinks;
 use super::identity::Identity;
 use super::owners::Owners;
@@ -54,6 +55,7 @@ pub struct Context {
     /// That files with several names are not written in place was said.
     pub in_place_refused: AtomicBool,
     gap_reported: AtomicBool,
+    pub digests: Digests,
 }
 
 /// What an earlier run left, and where this one keeps what may be left of it.
@@ -100,6 +102,7 @@ impl Context {
             spill,
             in_place_refused: AtomicBool::new(false),
             gap_reported: AtomicBool::new(false),
+            digests: Digests::default(),
             owners: Owners::of(job.clone()),
             step: Step::new(slow),
             job,

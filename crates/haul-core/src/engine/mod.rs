@@ -21,6 +21,7 @@ mod backup;
 mod clock;
 mod context;
 mod deletes;
+mod digest;
 mod dirs;
 mod dispatch;
 mod effects;

@@ -198,8 +198,9 @@ fn account(
                 cx.out.refused(&entry, landed.refused);
                 cx.out.item(step.action(Kind::File), step.why, &entry);
                 if cx.job.verify {
-                    let hash = crate::hash::xxh128(&bundle.data[item.at]);
-                    checks.push(Check { work: work.clone(), entry, hash, step: *step, held, placing: None });
+                    let content = &bundle.data[item.at];
+                    let (hash, digest) = (crate::hash::xxh128(content), cx.digests.of_bytes(cx, content));
+                    checks.push(Check { work: work.clone(), entry, hash, digest, step: *step, held, placing: None });
                     continue;
                 }
                 if cx.job.remove_source {

@@ -364,7 +364,7 @@ impl Supervisor {
         report.times.idle = Duration::from_nanos(self.shared.idle.load(Ordering::Relaxed));
         report.times.cpu = process_cpu().saturating_sub(self.cpu_at_start);
         if self.cx.job.verify && report.verified_files > 0 {
-            report.proof = Some(self.cx.target().caps().proof.words());
+            report.proof = Some(self.cx.target().caps().proof.words_with(self.cx.digests.verified(), report.verified_files));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::entry::{Entry, Name as Path};
+use crate::hash::Algorithm;
 use crate::plan::Step;
 use crate::report::Report;
 use crate::schedule::{self, DirWork, Kinds, SmallWork};
@@ -85,6 +86,8 @@ pub struct Check {
     /// As it was read from the source.
     pub entry: Entry,
     pub hash: u128,
+    /// The same by an algorithm in which the destination computes digests.
+    pub digest: Option<(Algorithm, Vec<u8>)>,
     pub step: Step,
     /// The staging name that it still has.
     pub held: Option<Path>,

@@ -134,6 +134,15 @@ impl Proof {
             Proof::Server => "reread from the server",
         }
     }
+
+    /// The same, where the store computed checksums of so many of the files.
+    pub fn words_with(self, digests: u64, files: u64) -> &'static str {
+        match digests {
+            0 => self.words(),
+            digests if digests >= files => "checksum computed by the server",
+            _ => "checksum computed by the server, or reread",
+        }
+    }
 }
 
 /// Whether each worker reads chunks that follow each other because a request serves several of them.

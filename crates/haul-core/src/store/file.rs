@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use super::{Landed, WriteStyle};
 use crate::entry::{Entry, MetaMask, Stamp};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hash::Algorithm;
 use crate::outline::Outline;
 
 /// Part of a file: bytes `at`, the `index`-th of its chunks.
@@ -202,6 +203,13 @@ pub trait Sink: Send + Sync {
     /// read.
     fn reread(&self) -> Result<Box<dyn Source>> {
         Err(Error::new(ErrorKind::Unsupported, "reread"))
+    }
+
+    /// The hash of all that was written, as the store computes it before the commit; `Ok(None)` if it cannot. A store with
+    /// `Store::digests` can.
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        let _ = algorithm;
+        Ok(None)
     }
 
     /// Sets attributes, then the final name. `entry` is the source as of its last byte, of `entry.size` bytes. With a receipt

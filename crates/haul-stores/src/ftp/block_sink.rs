@@ -13,8 +13,9 @@ use std::thread::{self, ThreadId};
 
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::hash::Algorithm;
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Token};
 
 use super::change;
 use super::control::command;
@@ -22,6 +23,7 @@ use super::data::Failed;
 use super::extended::Lane;
 use super::pool::{Parked, Pool};
 use super::ranges::Ranges;
+use super::relay::Relays;
 use super::reply::Reply;
 use super::staged::Staged;
 use crate::lock::lock;
@@ -35,6 +37,7 @@ const AHEAD: usize = 8;
 pub struct BlockSink {
     staged: Staged,
     lanes: Arc<Lanes>,
+    relays: Arc<Relays>,
     /// What an earlier write has left under the staging name is not removed yet.
     stale: Mutex<bool>,
     /// Bytes that the server had when the write was taken up again.
@@ -129,12 +132,18 @@ impl Parked for Lanes {
 impl BlockSink {
     /// The server hears of it with the first bytes.
     pub fn create(staged: Staged) -> BlockSink {
-        BlockSink { lanes: Lanes::new(&staged.shared.pool), staged, stale: Mutex::new(true), reach: 0 }
+        BlockSink { lanes: Lanes::new(&staged.shared.pool), relays: Relays::new(&staged.shared), staged, stale: Mutex::new(true), reach: 0 }
     }
 
     pub fn attach(staged: Staged) -> Result<BlockSink> {
         let reach = staged.reach()?;
-        Ok(BlockSink { lanes: Lanes::new(&staged.shared.pool), staged, stale: Mutex::new(false), reach })
+        Ok(BlockSink {
+            lanes: Lanes::new(&staged.shared.pool),
+            relays: Relays::new(&staged.shared),
+            staged,
+            stale: Mutex::new(false),
+            reach,
+        })
     }
 
     /// A session in extended block mode; the first one removes what an earlier write has left.
@@ -221,6 +230,22 @@ impl BlockSink {
         })
     }
 
+    /// Has another server send `at`; `false` where it cannot.
+    fn relay(&self, from: Reach, at: Range<u64>) -> Result<bool> {
+        let mut stale = lock(&self.stale);
+        if *stale {
+            change::remove_file(&mut *self.lanes.pool.take()?, &self.staged.path, "remove")?;
+            *stale = false;
+        }
+        drop(stale);
+        lock(&self.lanes.confirmed).remove(at.clone());
+        let passed = self.relays.pull(from, &self.staged.path, &at, OP)?;
+        if passed {
+            lock(&self.lanes.confirmed).insert(at);
+        }
+        Ok(passed)
+    }
+
     fn land(&self, chunk: &Chunk) -> Result<()> {
         let is_landed = || lock(&self.lanes.confirmed).covers(&chunk.at);
         let mut outcome = self.lanes.confirm(&mut lock(&self.lanes.own()), Some(&chunk.at));
@@ -281,6 +306,12 @@ impl Sink for BlockSink {
         self.transfer(range, |lane| lane.send(at, bytes, OP)).map_err(|e| self.explained(e))
     }
 
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        // Nobody sees the bytes that a hash could be made of.
+        let passed = !hash && self.relay(from, at).map_err(|e| self.explained(e))?;
+        Ok(passed.then_some(0))
+    }
+
     fn hole(&self, at: Range<u64>) -> Result<()> {
         self.write(at, &mut io::repeat(0))
     }
@@ -297,6 +328,11 @@ impl Sink for BlockSink {
     fn reread(&self) -> Result<Box<dyn Source>> {
         self.settle().map_err(|e| self.explained(e))?;
         self.staged.reread()
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.settle().map_err(|e| self.explained(e))?;
+        self.staged.digest(algorithm)
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {

@@ -183,6 +183,19 @@ impl Control {
             || self.stream.as_ref().is_some_and(|stream| stream.has_more() || stream.is_noisy())
     }
 
+    /// Waits until one of these has something to read, or for `wait`.
+    pub fn await_any(controls: &[&Control], wait: Duration, op: &'static str) -> Result<()> {
+        if controls.iter().any(|control| control.has_input()) {
+            return Ok(());
+        }
+        let streams = controls.iter().map(|control| control.stream.as_ref().ok_or_else(lost)).collect::<Result<Vec<_>>>()?;
+        let mut polled: Vec<PollFd<'_>> = streams.iter().map(|stream| PollFd::new(stream.tcp(), PollFlags::IN)).collect();
+        match poll(&mut polled, Timespec::try_from(wait).ok().as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(Error::io(e.into(), op)),
+        }
+    }
+
     /// Says that a reply will come that nobody waits for.
     pub fn owe(&mut self) {
         self.owed += 1;

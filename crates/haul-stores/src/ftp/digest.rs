@@ -5,43 +5,69 @@ use std::time::{Duration, Instant};
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
+use haul_core::retry;
 
-use super::control::command;
-use super::features::{HashCommand, hash_name};
+use super::control::Control;
+use super::features::{HashCommand, cannot, get, hash_name};
+use super::reply::Reply;
 use super::store::Shared;
 
 const OP: &str = "checksum";
 /// The slowest disk that a server is waited for: bytes in a second.
 const SLOWEST: u64 = 10 << 20;
 
+/// How long a server is listened to between two looks at whether the run goes on.
+const TURN: Duration = Duration::from_millis(200);
+/// What is trusted most comes first.
+const PREFERRED: [Algorithm; 4] = [Algorithm::Sha256, Algorithm::Sha512, Algorithm::Sha1, Algorithm::Md5];
+
 impl Shared {
+    /// The algorithms that the server has a command for.
+    pub fn digests(&self) -> Vec<Algorithm> {
+        let has = |algorithm: &Algorithm| self.command_of(*algorithm).is_some();
+        PREFERRED.into_iter().filter(has).collect()
+    }
+
+    fn command_of(&self, algorithm: Algorithm) -> Option<HashCommand> {
+        let known = self.features.hashes.iter().find(|(known, _)| *known == algorithm);
+        known.filter(|_| get(&self.features.computes)).map(|(_, how)| *how)
+    }
+
     /// The digest of a whole file; `None` if the server has no command for it, or refuses this file.
     pub fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        let Some((_, how)) = self.features.hashes.iter().find(|(known, _)| *known == algorithm) else { return Ok(None) };
-        let path = self.target(&entry.name, OP)?;
+        if self.command_of(algorithm).is_none() {
+            return Ok(None);
+        }
+        self.digest_at(&self.target(&entry.name, OP)?, entry.size, algorithm)
+    }
+
+    /// The same of the file at a path, of about so many bytes.
+    pub fn digest_at(&self, path: &[u8], size: u64, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        let Some(how) = self.command_of(algorithm) else { return Ok(None) };
         let mut session = self.pool.take()?;
-        let wait = session.wait + Duration::from_secs(entry.size / SLOWEST);
+        let wait = session.wait + Duration::from_secs(size / SLOWEST);
         let request = match how {
             HashCommand::Hash => {
-                let chosen = session.ask("OPTS", [b"HASH ", hash_name(algorithm).as_bytes()].concat().as_slice(), OP)?;
-                if !chosen.is_done() {
-                    return Ok(None);
+                if session.hash != Some(algorithm) {
+                    let chosen = session.ask("OPTS", [b"HASH ", hash_name(algorithm).as_bytes()].concat().as_slice(), OP)?;
+                    if !chosen.is_done() {
+                        return Ok(None);
+                    }
+                    session.hash = Some(algorithm);
                 }
-                command("HASH", &path)?
+                session.control.command("HASH", path)?
             }
             // From the first byte to the last.
-            HashCommand::Cksm(name) => command("CKSM", &[name.as_bytes(), b" 0 -1 ", &path].concat())?,
-            HashCommand::Own(word) => command(word, &path)?,
+            HashCommand::Cksm(name) => session.control.command("CKSM", &[name.as_bytes(), b" 0 -1 ", path].concat())?,
+            HashCommand::Own(word) => session.control.command(word, path)?,
         };
         session.control.send(&request, OP)?;
-        let until = Instant::now() + wait;
-        let mut reply = session.control.reply_within(wait, OP)?;
-        // Some say every few seconds that they are still at it.
-        while reply.is_begun() {
-            reply = session.control.reply_within(until.saturating_duration_since(Instant::now()), OP)?;
+        let reply = await_digest(&mut session.control, wait)?;
+        if matches!(reply.code, 502 | 504) {
+            cannot(&self.features.computes);
         }
         if matches!(reply.code, 500 | 550 | 450 | 553) {
-            session.look(&path, false, OP)?;
+            session.look(path, false, OP)?;
         }
         if !reply.is_done() {
             return Ok(None);
@@ -49,6 +75,26 @@ impl Shared {
         let lines = std::iter::once(&reply.text).chain(&reply.more);
         let found = lines.flat_map(|line| line.split(|byte| *byte == b' ')).find_map(|word| digits(word, algorithm.width()));
         found.map(Some).ok_or_else(|| Error::new(ErrorKind::Other, OP).because(format!("the server named no digest: {}", reply.shown())))
+    }
+}
+
+/// The last reply to a command that reads a whole file there. Some servers say every few seconds that they are still at it.
+///
+/// # Errors
+///
+/// `TimedOut` where it does not come in time: asked again, the server would begin anew. `Cancelled` when the run is to stop.
+fn await_digest(control: &mut Control, wait: Duration) -> Result<Reply> {
+    let until = Instant::now() + wait;
+    loop {
+        match control.reply_soon(TURN, OP)? {
+            Some(reply) if !reply.is_begun() => return Ok(reply),
+            _ if Instant::now() > until => {
+                control.give_up();
+                let words = format!("the server has not computed it within {} s", wait.as_secs());
+                return Err(Error::new(ErrorKind::TimedOut, OP).because(words));
+            }
+            _ => retry::check().inspect_err(|_| control.give_up())?,
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Features {
     pub mdtm_sets: bool,
     /// HASH (draft-bryan-ftp-hash), CKSM, and the commands that came before them.
     pub hashes: Vec<(Algorithm, HashCommand)>,
+    /// Whether these commands have not been refused yet.
+    pub computes: AtomicBool,
     /// A rename takes the name from another file, as on Unix.
     pub replaces: bool,
     /// RETR and STOR begin where REST says.
@@ -128,6 +130,7 @@ impl Features {
             chmod: has("DSI") || site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
             mdtm_sets: !timed.is_done() && words(timed).contains("COULD NOT SET FILE MODIFICATION TIME"),
             hashes: hashes.collect(),
+            computes: AtomicBool::new(true),
             replaces: !words(system).contains("WINDOWS"),
             restarts_reading: AtomicBool::new(restarts),
             restarts_writing: AtomicBool::new(restarts),

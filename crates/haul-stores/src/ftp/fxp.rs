@@ -2,6 +2,7 @@
 //! to connect to it. Many servers refuse that, for good reasons (RFC 2577); then the bytes pass here.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,12 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Landed, Moved, Spec};
 
 use super::change;
-use super::control::command;
+use super::control::{Control, command};
 use super::data::Announced;
 use super::features::{cannot, get};
 use super::paths::{checked, join};
 use super::pool::Lease;
+use super::relay;
 use super::reply::Reply;
 use super::source::stamp;
 use super::store::Shared;
@@ -26,23 +28,26 @@ const LEAST: u64 = 256 << 10;
 const BEGIN: Duration = Duration::from_secs(30);
 /// How often the receiver is asked how far it has come.
 const ASK: Duration = Duration::from_secs(2);
-/// Data connections between two servers that have extended block mode: as many as Globus uses for large files.
-const STREAMS: u32 = 4;
-/// How long one server is listened to before the other.
+/// How long the two are listened to between two looks at how far it has come.
 const TURN: Duration = Duration::from_millis(50);
 /// Bytes a second of a transfer that can only be waited for.
 const SLOWEST: u64 = 10_000;
 
 const OP: &str = "copy";
 
-/// Whether it is worth trying.
+/// Whether it is worth trying, where whole files alone can pass.
 pub fn is_possible(from: &Shared, to: &Shared, size: u64) -> bool {
-    let clear = |shared: &Shared| shared.pool.dialer.tls.is_none() && !shared.pool.dialer.active;
     let same = std::sync::Arc::ptr_eq(&from.pool, &to.pool);
     // Servers of a grid authenticate each other with what was delegated to them.
     let alike = from.pool.dialer.grid.is_some() == to.pool.dialer.grid.is_some();
     // Two sessions are needed, and the size of what has arrived.
-    size > LEAST && alike && clear(from) && clear(to) && get(&from.features.fxp) && get(&to.features.fxp) && !(same && to.pool.most() < 2)
+    let can = |shared: &Shared| is_clear(shared) && get(&shared.features.fxp);
+    size > LEAST && alike && can(from) && can(to) && !(same && to.pool.most() < 2) && !relay::is_possible(from, to)
+}
+
+/// Nothing keeps the server from exchanging data with another one than this machine.
+pub fn is_clear(shared: &Shared) -> bool {
+    shared.pool.dialer.tls.is_none() && !shared.pool.dialer.active
 }
 
 /// `Ok(None)` where the servers refuse.
@@ -55,13 +60,12 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         return Ok(None);
     }
     let (source, target) = (from.target(&entry.name, OP)?, to.target(name, OP)?);
-    // Not the name of a write that passes here: what has arrived of one, an attempt that is refused must not remove.
-    let own = Stamp { version: entry.stamp().version ^ 1, ..entry.stamp() };
-    let staging = staging_leaf(checked(name, to.features.names(), OP)?, own);
+    let staging = staging(checked(name, to.features.names(), OP)?, entry);
     let path = join(&to.dir(&name.dir, OP)?, &staging);
     let Some(mut pair) = Pair::take(from, to)? else { return Ok(None) };
     unchanged(&mut pair.sender, &source, entry)?;
-    let passed = pair.pass(&source, to, &path, entry.size, moved);
+    let begun = pair.begun(&path, entry.size)?;
+    let passed = pair.pass(&source, to, &path, begun..entry.size, moved);
     if let Ok(false) = passed {
         cannot(&from.features.fxp);
         cannot(&to.features.fxp);
@@ -80,12 +84,20 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         change::replace(&mut pair.receiver, &path, &target, OP)?;
         Ok(Some(landed))
     });
-    if !matches!(landed, Ok(Some(_))) {
+    // What has arrived is kept for the next attempt, in this run or another, unless it is wrong.
+    let is_kept = landed.as_ref().is_err_and(|e| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Changed | ErrorKind::NotFound));
+    if !is_kept && !matches!(landed, Ok(Some(_))) {
         drop(pair);
         // The error that counts is the first.
         let _ = to.pool.take().and_then(|mut session| change::remove_file(&mut session, &path, "remove"));
     }
     landed
+}
+
+/// The name under which a copy arrives. Not that of a write that passes here: what has arrived of one, an attempt that is refused must
+/// not remove.
+pub fn staging(leaf: &[u8], entry: &Entry) -> Vec<u8> {
+    staging_leaf(leaf, Stamp { version: entry.stamp().version ^ 1, ..entry.stamp() })
 }
 
 /// The source is what was listed.
@@ -100,7 +112,8 @@ fn unchanged(session: &mut Lease, path: &[u8], entry: &Entry) -> Result<()> {
 }
 
 /// A session with each of the two servers.
-struct Pair {
+#[derive(Debug)]
+pub struct Pair {
     sender: Lease,
     receiver: Lease,
 }
@@ -112,7 +125,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 }
 
 impl Pair {
-    fn take(from: &Shared, to: &Shared) -> Result<Option<Pair>> {
+    pub fn take(from: &Shared, to: &Shared) -> Result<Option<Pair>> {
         let _alone = one_at_a_time();
         let receiver = to.pool.take()?;
         if std::sync::Arc::ptr_eq(&from.pool, &to.pool) && to.pool.most() < 2 {
@@ -121,29 +134,72 @@ impl Pair {
         Ok(Some(Pair { sender: from.pool.take()?, receiver }))
     }
 
-    /// Has the one send the file to the other. `false` where they refuse, or cannot reach each other.
-    fn pass(&mut self, source: &[u8], to: &Shared, path: &[u8], size: u64, moved: Moved<'_>) -> Result<bool> {
+    /// Bytes that an interrupted attempt has left, if both servers go on in the middle of a file.
+    fn begun(&mut self, path: &[u8], size: u64) -> Result<u64> {
+        let [from, to] = [&self.sender, &self.receiver].map(|session| session.features.clone());
+        if !get(&from.restarts_reading) || !get(&to.restarts_writing) {
+            return Ok(0);
+        }
+        match self.receiver.look(path, false, OP) {
+            Ok(facts) => Ok(facts.size.filter(|bytes| *bytes < size).unwrap_or(0)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Has both begin there. `false` where one refuses: then both begin at the start.
+    fn restart(&mut self, at: u64) -> Result<bool> {
+        for session in [&mut self.receiver, &mut self.sender] {
+            if !session.ask("REST", at.to_string().as_bytes(), OP)?.needs_more() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the one send the file to the other, from `at.start` on. `false` where they refuse, or cannot reach each other.
+    fn pass(&mut self, source: &[u8], to: &Shared, path: &[u8], at: Range<u64>, moved: Moved<'_>) -> Result<bool> {
+        self.sender.leave_blocks(OP)?;
+        self.receiver.leave_blocks(OP)?;
+        let watch = Watch::new(Some((to, path)), at.end);
+        if !self.connect()? {
+            return Ok(false);
+        }
+        if at.start > 0 && !self.restart(at.start)? {
+            cannot(&to.features.restarts_writing);
+            self.restart(0)?;
+        }
+        self.transfer(&command("STOR", path)?, &command("RETR", source)?, watch, moved, OP)
+    }
+
+    /// Agrees on a connection between the two. `false` where one refuses, or where they cannot reach each other.
+    pub fn connect(&mut self) -> Result<bool> {
         // Through a tunnel a server has an address of this machine's, where the other would find anything else.
         let [from, into] = [&self.sender, &self.receiver].map(|session| session.control.peer.to_canonical());
         if into.is_loopback() && !from.is_loopback() {
             return Ok(false);
         }
-        let blocks = self.enter_blocks(to)?;
         let Announced::Passive(port) = self.receiver.announce(OP)? else { return Ok(false) };
         // Never the address that the reply names: it could make the other server connect to anybody.
-        if !self.direct(SocketAddr::new(self.receiver.control.peer, port))? {
+        let agreed = self.direct(SocketAddr::new(self.receiver.control.peer, port))?;
+        if !agreed {
             self.receiver.announced = Some(Announced::Passive(port));
-            return self.leave_blocks(blocks).map(|()| false);
         }
+        Ok(agreed)
+    }
+
+    /// Has the one answer `store` with what the other sends for `retrieve`. `false` where it is the connection between them that fails.
+    pub fn transfer(&mut self, store: &[u8], retrieve: &[u8], mut watch: Watch<'_>, moved: Moved<'_>, op: &'static str) -> Result<bool> {
         (self.sender.busy, self.receiver.busy) = (true, true);
-        self.receiver.control.send(&command("STOR", path)?, OP)?;
-        self.sender.control.send(&command("RETR", source)?, OP)?;
+        self.receiver.control.send(store, op)?;
+        self.sender.control.send(retrieve, op)?;
         let mut sides = [Side::default(), Side::default()];
-        let mut watch = Watch::new(to, path, size);
         while sides.iter().any(|side| side.end.is_none()) {
+            let pending = sides.iter().zip([&self.receiver, &self.sender]).filter(|(side, _)| side.end.is_none());
+            Control::await_any(&pending.map(|(_, session)| &session.control).collect::<Vec<_>>(), TURN, op)?;
             for (side, session) in sides.iter_mut().zip([&mut self.receiver, &mut self.sender]) {
-                if let (None, Some(reply)) = (&side.end, session.control.reply_soon(TURN, OP)?) {
-                    side.hear(reply, &mut watch);
+                if side.end.is_none() && session.control.has_input() {
+                    side.hear(session.control.reply(op)?, &mut watch);
                 }
             }
             let failed = sides.iter().any(|side| side.end.as_ref().is_some_and(|reply| !reply.is_done()));
@@ -154,30 +210,28 @@ impl Pair {
             }
             watch.look(begun, moved)?;
         }
-        self.leave_blocks(blocks)?;
         (self.sender.busy, self.receiver.busy) = (false, false);
         Ok(true)
     }
 
     /// Several data connections, where both servers have extended block mode (GFD.20, section 3.5).
-    fn enter_blocks(&mut self, to: &Shared) -> Result<bool> {
+    pub fn enter_blocks(&mut self, streams: u32) -> Result<()> {
         self.sender.leave_blocks(OP)?;
         self.receiver.leave_blocks(OP)?;
-        if !get(&to.features.extended_blocks) || !get(&self.sender.features.extended_blocks) {
-            return Ok(false);
-        }
         for session in [&mut self.receiver, &mut self.sender] {
             // A port that was announced in stream mode serves that mode only.
             session.announced = None;
             session.ask("MODE", b"E", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
         }
+        // A port that was agreed on ahead is one for stream mode.
+        self.receiver.announced = None;
         // Where it is refused, one connection carries all.
-        self.sender.ask("OPTS", format!("RETR Parallelism={STREAMS},{STREAMS},{STREAMS};").as_bytes(), OP)?;
-        Ok(true)
+        self.sender.ask("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes(), OP)?;
+        Ok(())
     }
 
-    fn leave_blocks(&mut self, blocks: bool) -> Result<()> {
-        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|_| blocks) {
+    pub fn leave_blocks(&mut self) -> Result<()> {
+        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|session| session.is_usable()) {
             session.ask("MODE", b"S", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
         }
         Ok(())
@@ -242,9 +296,9 @@ fn marked(reply: &Reply) -> Option<u64> {
 }
 
 /// How far it has come, and for how long it has not come further.
-struct Watch<'a> {
-    to: &'a Shared,
-    path: &'a [u8],
+pub struct Watch<'a> {
+    /// Where the size of what has arrived can be asked for.
+    at: Option<(&'a Shared, &'a [u8])>,
     size: u64,
     began: Instant,
     bytes: u64,
@@ -255,9 +309,9 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(to: &'a Shared, path: &'a [u8], size: u64) -> Watch<'a> {
+    pub fn new(at: Option<(&'a Shared, &'a [u8])>, size: u64) -> Watch<'a> {
         let now = Instant::now();
-        Watch { to, path, size, began: now, bytes: 0, grew: now, asked: now, blind: false }
+        Watch { at, size, began: now, bytes: 0, grew: now, asked: now, blind: false }
     }
 
     fn came(&mut self, bytes: u64) {
@@ -272,13 +326,15 @@ impl<'a> Watch<'a> {
         if !begun || self.asked.elapsed() < ASK {
             return Ok(());
         }
-        let seen = self.to.pool.take_idle().and_then(|mut session| session.look(self.path, false, OP).ok()?.size);
+        let seen = self.at.and_then(|(to, path)| to.pool.take_idle().and_then(|mut session| session.look(path, false, OP).ok()?.size));
         self.blind = seen.is_none();
         self.came(seen.unwrap_or(0));
-        self.to.pool.moved();
+        if let Some((to, _)) = self.at {
+            to.pool.moved();
+        }
         self.asked = Instant::now();
         let patience = if self.blind { Duration::from_secs(self.size / SLOWEST) } else { Duration::ZERO };
-        if self.grew.elapsed() > self.to.pool.dialer.wait + patience {
+        if self.grew.elapsed() > self.at.map_or(BEGIN, |(to, _)| to.pool.dialer.wait) + patience {
             let e = Error::new(ErrorKind::TimedOut, OP).remedy_is(Remedy::After(Duration::from_secs(1)));
             return Err(e.because(format!("nothing has passed between the servers for {} s", self.grew.elapsed().as_secs())));
         }

@@ -38,6 +38,7 @@ mod paths;
 mod pool;
 mod provider;
 mod ranges;
+mod relay;
 mod reply;
 mod secret;
 mod session;

@@ -66,17 +66,18 @@ impl Login {
         match location.user.as_deref() {
             None => Ok(made(ANONYMOUS.0, ANONYMOUS.1)),
             Some(user) if matches!(user, "anonymous" | "ftp") => Ok(made(user, ANONYMOUS.1)),
-            Some(user) => Ok(made(user, &ask(&format!("{user}@{host}'s password: "))?)),
+            Some(user) => Ok(made(user, &ask(&format!("{user}@{host}'s password: "), no_password)?)),
         }
     }
 }
 
-/// Asks at the terminal, which does not show what is typed.
-fn ask(question: &str) -> Result<Zeroizing<String>> {
-    let nobody = || {
-        let e = Error::new(ErrorKind::Denied, "log in").because("no password is known, and there is no terminal to ask for it");
-        e.hint("put it into ~/.netrc: machine HOST login NAME password WORD")
-    };
+fn no_password() -> Error {
+    let e = Error::new(ErrorKind::Denied, "log in").because("no password is known, and there is no terminal to ask for it");
+    e.hint("put it into ~/.netrc: machine HOST login NAME password WORD")
+}
+
+/// Asks at the terminal, which does not show what is typed; `nobody` where there is none.
+pub fn ask(question: &str, nobody: impl Fn() -> Error) -> Result<Zeroizing<String>> {
     let terminal = File::options().read(true).write(true).open("/dev/tty").map_err(|_| nobody())?;
     let before = tcgetattr(&terminal).map_err(|_| nobody())?;
     let mut silent = before.clone();

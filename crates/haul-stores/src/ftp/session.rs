@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
 
 use super::control::Control;
 use super::data::{Announced, Data, Failed};
@@ -36,6 +37,8 @@ pub struct Session {
     pub intake: Option<Intake>,
     /// In extended block mode, with a port of this machine that the server is to connect to.
     pub offered: Option<TcpListener>,
+    /// The algorithm that was chosen for HASH.
+    pub hash: Option<Algorithm>,
     /// A transfer is going on: nothing else can be asked.
     pub busy: bool,
 }
@@ -54,6 +57,7 @@ impl Session {
             blocks: None,
             intake: None,
             offered: None,
+            hash: None,
             busy: false,
         }
     }

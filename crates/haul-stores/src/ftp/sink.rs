@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::hash::Algorithm;
 use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
 
@@ -241,6 +242,11 @@ impl Sink for FtpSink {
     fn reread(&self) -> Result<Box<dyn Source>> {
         self.finish(&mut lock(&self.state)).map_err(|e| e.renamed(&self.staged.name))?;
         self.staged.reread()
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.finish(&mut lock(&self.state)).map_err(|e| e.renamed(&self.staged.name))?;
+        self.staged.digest(algorithm)
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::entry::{Entry, Kind, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::Source;
+use haul_core::store::{Reach, Source};
 
 use super::control::{command, failure};
 use super::data::{Data, Failed};
 use super::facts::Facts;
 use super::intake::Incoming;
 use super::pool::{Lease, Parked, Pool, Wanted};
+use super::relay::Opened;
 use super::session::Session;
 use super::store::{LARGE, READERS, Shared};
 use crate::lock::lock;
@@ -28,6 +29,7 @@ pub struct FtpFile {
     name: Name,
     stamp: Stamp,
     rests: Arc<Rests>,
+    opened: Arc<Opened>,
     /// Parts that will be read from their start on: their ends by their starts.
     ahead: Mutex<HashMap<u64, u64>>,
 }
@@ -169,6 +171,7 @@ impl FtpFile {
         let stamp = if is_known { entry.stamp() } else { FtpFile::look(shared, &path, entry, follow)? };
         Ok(FtpFile {
             shared: shared.clone(),
+            opened: Opened::new(shared, &path),
             path,
             name: entry.name.clone(),
             stamp,
@@ -279,6 +282,10 @@ impl Source for FtpFile {
         let mut ahead = lock(&self.ahead);
         let end = ahead.entry(at.start).or_insert(at.end);
         *end = at.end.max(*end);
+    }
+
+    fn reach(&self) -> Option<Reach> {
+        self.opened.reach()
     }
 
     fn stamp(&self) -> Result<Stamp> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
 use haul_core::store::{Landed, Source, Spec, Token};
 
 use super::change;
@@ -72,6 +73,10 @@ impl Staged {
         }
         change::replace(&mut session, &self.path, &self.target, OP)?;
         Ok(landed)
+    }
+
+    pub fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.shared.digest_at(&self.path, self.size, algorithm).map_err(|e| e.on(&self.name))
     }
 
     pub fn reread(&self) -> Result<Box<dyn Source>> {

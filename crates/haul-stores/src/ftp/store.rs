@@ -216,11 +216,19 @@ impl Store for Ftp {
         from.is_some_and(|from| fxp::is_possible(&from.shared, &self.shared, size))
     }
 
+    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(fxp::staging(&entry.name.leaf, entry).into()))
+    }
+
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         match ((from as &dyn Any).downcast_ref::<Ftp>(), how) {
             (Some(from), Within::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, spec, moved).map_err(|e| e.on(to)),
             _ => Ok(None),
         }
+    }
+
+    fn digests(&self) -> Vec<Algorithm> {
+        self.shared.digests()
     }
 
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, Xattrs, check_leaf};
+use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Place, Proof, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 
@@ -30,6 +31,7 @@ use tree::{At, File, Inode, Leaf, Tree, Unresolved, floor};
 pub struct Memory {
     caps: Caps,
     place: Place,
+    digests: Vec<Algorithm>,
     shared: Arc<Shared>,
     log: Arc<Log>,
 }
@@ -100,7 +102,7 @@ impl Memory {
             volume: format!("{:p}", Arc::as_ptr(&shared)),
             root: b"/".to_vec(),
         };
-        Memory { caps, place, shared, log: Arc::default() }
+        Memory { caps, place, digests: Vec::new(), shared, log: Arc::default() }
     }
 
     /// An empty store with the abilities of an object store: parts, keys, one time of a second's resolution.
@@ -131,10 +133,18 @@ impl Memory {
         self
     }
 
+    /// Has this handle offer digests by these algorithms, as a server does that computes checksums.
+    #[must_use]
+    pub fn computing(mut self, digests: &[Algorithm]) -> Self {
+        self.digests = digests.to_vec();
+        self
+    }
+
     /// Another handle to the same data, with the same abilities and a log of its own.
     #[must_use]
     pub fn again(&self) -> Self {
-        Memory { caps: self.caps.clone(), place: self.place.clone(), shared: self.shared.clone(), log: Arc::default() }
+        let (caps, place, digests) = (self.caps.clone(), self.place.clone(), self.digests.clone());
+        Memory { caps, place, digests, shared: self.shared.clone(), log: Arc::default() }
     }
 
     /// Writes a file past the contract: the same inode if there was one, a new time. Parents are made.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
-use haul_core::hash::xxh128;
+use haul_core::hash::{Algorithm, xxh128};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunks};
 use haul_core::{Error, ErrorKind, Result};
 
@@ -268,6 +268,18 @@ impl Sink for Writing {
         }
         self.with("reread", |session| {
             Ok(Box::new(Open { store: self.store.handle(), name: self.name.clone(), file: session.file.clone() }) as Box<dyn Source>)
+        })
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.note("digest");
+        if !self.store.digests.contains(&algorithm) {
+            return Ok(None);
+        }
+        self.with("digest", |session| {
+            let mut hasher = algorithm.begin();
+            hasher.update(&lock(&session.file).content.all());
+            Ok(Some(hasher.finish()))
         })
     }
 

@@ -365,6 +365,10 @@ impl Store for Memory {
         Ok(Some(landed))
     }
 
+    fn digests(&self) -> Vec<Algorithm> {
+        self.digests.clone()
+    }
+
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         self.note("digest", &entry.name);
         let file = self.listed(entry, false, "digest")?;

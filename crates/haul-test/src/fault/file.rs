@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
+use haul_core::hash::Algorithm;
 use haul_core::outline::Outline;
 use haul_core::store::{Chunk, ContentVerifier, Landed, Reach, Receipt, Sink, Source, Token};
 use haul_core::{Error, Result};
@@ -216,6 +217,10 @@ impl Sink for Writing {
             let inner = self.inner.reread()?;
             Ok(Box::new(Reading { inner, core: self.core.clone(), name: self.name.clone(), op: Op::ReadBack }) as Box<dyn Source>)
         })
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.core.run(Op::Digest, &self.name, || self.inner.digest(algorithm))
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {

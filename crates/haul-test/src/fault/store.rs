@@ -236,6 +236,14 @@ impl Store for Fault {
         self.core.run(Op::Take, to, || self.inner.take(from, entry, to, how))
     }
 
+    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
+        self.inner.copy_staging(entry)
+    }
+
+    fn digests(&self) -> Vec<Algorithm> {
+        self.inner.digests()
+    }
+
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         self.core.run(Op::Digest, &entry.name, || self.inner.digest(entry, algorithm))
     }

@@ -238,11 +238,14 @@ pub fn what_was_written_can_be_reopened(f: &Fixture) {
 pub fn a_digest_is_that_of_the_content(f: &Fixture) {
     let content = bytes(1, 10_000);
     f.put("digest", &content);
+    let offered = f.store.digests();
     for algorithm in Algorithm::ALL {
         let mut hasher = algorithm.begin();
         hasher.update(&content);
         if let Some(digest) = ok(f.store.digest(&f.stat("digest"), algorithm)) {
             assert_eq!(digest, hasher.finish(), "{algorithm:?}");
+        } else {
+            assert!(!offered.contains(&algorithm), "{algorithm:?} is offered");
         }
     }
 }

@@ -367,6 +367,11 @@ pub fn a_staged_file_can_be_read_back(f: &Fixture) {
         Ok(source) => assert!(ok(read(&*source, 0..entry.size)) == content),
         Err(e) => assert!(e.kind() == ErrorKind::Unsupported && f.caps().write != WriteStyle::Anywhere, "{e}"),
     }
+    for algorithm in f.store.digests() {
+        let mut hasher = algorithm.begin();
+        hasher.update(&content);
+        assert_eq!(ok(sink.digest(algorithm)), Some(hasher.finish()), "{algorithm:?}");
+    }
     f.is_absent("reread");
     ok(sink.commit(&entry, &receipts));
     assert!(f.get("reread") == content);

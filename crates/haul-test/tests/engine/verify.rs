@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use haul_core::hash::Algorithm;
+use haul_core::job::Mode;
 use haul_core::journal::{Begin, Identity, State};
+use haul_core::plan::Compare;
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
@@ -45,6 +48,71 @@ fn a_bit_that_flips_once_is_found_and_put_right() {
             assert_eq!(report.made.files, 4);
             assert!(source.get(path).is_none());
             assert_eq!(target.sessions(), 0);
+        }
+    }
+}
+
+/// A destination that computes checksums.
+fn computing() -> Memory {
+    Memory::new().with(|caps| caps.remote = true).computing(&[Algorithm::Sha256, Algorithm::Md5])
+}
+
+#[test]
+fn a_destination_that_computes_checksums_is_not_read() {
+    for path in [None, Some("large"), Some("d/small")] {
+        let (source, target) = (tree(), computing());
+        target.put("d/other", b"to be replaced");
+        let to = Fault::new(target.again());
+        if let Some(path) = path {
+            to.add(Rule::new(if path == "large" { Op::Write } else { Op::PutBundle }, What::FlipBit).on(path));
+        }
+        let count = |op| to.count(op).calls;
+        let mut copy = job(Arc::new(source.again()), Arc::new(to.clone()));
+        (copy.verify, copy.remove_source) = (true, true);
+        let expected: Vec<_> = ["d/small", "d/other", "large", "empty"].map(|path| (path, source.get(path))).into();
+        let (report, _) = go(copy);
+        // What was damaged is sent once more, and it is the source that is read for that.
+        assert_eq!((report.failed, report.retries), (0, u64::from(path.is_some())), "{path:?}: {report:?}");
+        assert_eq!(report.proof, Some("checksum computed by the server"));
+        assert_eq!((count(Op::Reread), count(Op::Reopen)), (0, 0), "{path:?}");
+        assert_eq!(count(Op::Digest), 4 + u64::from(path.is_some()), "{path:?}");
+        for (path, content) in expected {
+            assert_eq!(target.get(path), content, "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_checksum_that_fails_is_done_without_and_said_once() {
+    let (source, target) = (tree(), computing());
+    let to = Fault::new(target.again());
+    to.add(Rule::new(Op::Digest, What::Fail(ErrorKind::Other, Remedy::None)).always());
+    let mut copy = job(Arc::new(source.again()), Arc::new(to));
+    copy.verify = true;
+    let (report, diary) = go(copy);
+    assert_eq!((report.failed, report.retries, report.verified_files), (0, 0, 4), "{report:?}");
+    assert_eq!(report.proof, Some("reread from memory"));
+    assert_eq!(diary.notes("files are read instead"), 1);
+    assert_same(&source, &target);
+}
+
+#[test]
+fn check_compares_by_checksums_of_either_end() {
+    for (from, to) in [(true, false), (false, true), (true, true), (false, false)] {
+        let end = |computes: bool| if computes { computing() } else { Memory::new() };
+        let (source, target) = (end(from), end(to));
+        for path in ["a", "b", "c"] {
+            source.put(path, content(path, 0, 2 << 20));
+            target.put(path, content(path, u64::from(path == "b"), 2 << 20));
+        }
+        let ends = [Fault::new(source), Fault::new(target)];
+        let [one, other] = ends.each_ref().map(|end| Arc::new(end.clone()));
+        let mut check = job(one, other);
+        (check.mode, check.policy.compare) = (Mode::Check, Compare::Content);
+        let (report, _) = go(check);
+        assert_eq!((report.failed, report.kept.files, report.differing), (0, 2, 1), "{from} {to}: {report:?}");
+        for (end, computes) in ends.iter().zip([from, to]) {
+            assert_eq!((end.count(Op::Read).calls == 0, end.count(Op::Digest).calls > 0), (computes, computes), "{from} {to}");
         }
     }
 }

@@ -26,7 +26,8 @@ fn meaning(word: &str, value: Option<&str>) -> Option<Becomes> {
         "-bs" | "-block-size" if is_size => DroppedWithValue,
         "-vb" | "-verbose-perf" => Word("--progress"),
         "-nodcau" | "-no-data-channel-authentication" => Word("--no-dcau"),
-        "-dcpriv" | "-data-channel-private" => Word("--dcpriv"),
+        // Globus's libraries encrypt where integrity alone is asked for, too.
+        "-dcpriv" | "-data-channel-private" | "-dcsafe" | "-data-channel-safe" => Word("--dcpriv"),
         "-cd" | "-create-dest" | "-fast" | "-pp" | "-pipeline" | "-rst" | "-restart" => Dropped,
         _ => return None,
     })
@@ -68,6 +69,7 @@ mod tests {
             ("cp -vb -p 8 gsiftp://h//f file:///f", "cp --progress --streams 8 gsiftp://h//f file:///f"),
             ("cp -cc 4 -fast -pp -tcp-bs 4M -bs 1M ftp://h/f f", "cp -j 4 --tcp-bs 4M ftp://h/f f"),
             ("cp -nodcau -cd -r f sshftp://h/d/", "cp --no-dcau -r f sshftp://h/d/"),
+            ("cp -dcsafe gsiftp://h/f f", "cp --dcpriv gsiftp://h/f f"),
             // A path of that name, and an option without a number.
             ("cp -p ftp://h/f f", "cp -p ftp://h/f f"),
             ("cp -p 8x ftp://h/f f", "cp -p 8x ftp://h/f f"),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::bundle::Spent;
 use crate::engine::backup::back_up;
 use crate::engine::context::Context;
+use crate::engine::digest::{self, Side};
 use crate::engine::tries::retry;
 use crate::engine::verify;
 use crate::entry::{Entry, Kind, MetaMask, Name};
@@ -28,12 +29,15 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
     if to_verify {
         ends.flight.doing("verify");
         // A connection that is lost while it is read back is made again for the whole of it.
-        let verified = retry(|| {
-            let began = Instant::now();
-            let written = ends.sink.reread();
-            spent.reading += began.elapsed();
-            verify::large(cx, &*ends.source, &*written?, entry, ends.chunk, receipts, spent)
-        });
+        let verified = match by_digest(cx, file, ends, entry, spent) {
+            Ok(false) => retry(|| {
+                let began = Instant::now();
+                let written = ends.sink.reread();
+                spent.reading += began.elapsed();
+                verify::large(cx, &*ends.source, &*written?, entry, ends.chunk, receipts, spent)
+            }),
+            verified => verified.map(drop),
+        };
         match verified {
             Ok(()) => to_verify = false,
             Err(e) if e.kind() == ErrorKind::Unsupported => {} // only a committed file can be read here
@@ -58,6 +62,29 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
         verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts, spent)?;
     }
     Ok(landed)
+}
+
+/// Verifies by a digest that the destination computes of what was written; `false` if it has to be read.
+fn by_digest(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, spent: &mut Spent) -> Result<bool> {
+    if !cx.digests.are_offered(cx) {
+        return Ok(false);
+    }
+    let sides = [Side::source(cx.source(&file.work), entry, &*ends.source), Side::written(cx.target(), entry, &*ends.sink)];
+    let mut source_spent = Spent::default();
+    let same = digest::same(cx, sides, [&mut source_spent, spent]);
+    *spent += source_spent;
+    match same? {
+        Some(true) => {
+            cx.digests.count(true);
+            verify::count(cx, entry);
+            Ok(true)
+        }
+        Some(false) => {
+            let e = Error::new(ErrorKind::Corrupt, "verify").on(&entry.name);
+            Err(e.because("the server's checksum is another than that of the source"))
+        }
+        None => Ok(false),
+    }
 }
 
 /// An answer may be lost after the deed: when the write is not known any more and its name has what was sent, it is done.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::bundle::Spent;
 use crate::engine::context::Context;
+use crate::engine::digest::{self, Side};
 use crate::engine::references::link;
 use crate::engine::sources::remove_sources;
 use crate::engine::tries::retry;
@@ -90,6 +91,10 @@ fn same_content(cx: &Context, file: &OpenFile, entry: &Entry, (store, name): (&d
         let ours = retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
         if retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
             return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
+        }
+        let sides = [Side::source(cx.source(&file.work), &bare, &*ours), Side::of(store, &target)];
+        if let Some(same) = digest::same(cx, sides, [&mut ours_spent, &mut theirs_spent])? {
+            return Ok(same);
         }
         let theirs = retry(|| store.open(&target, false))?;
         if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {

@@ -6,8 +6,9 @@ use std::time::Instant;
 use crate::engine::context::Context;
 use crate::engine::sources::remove_sources;
 use crate::engine::tries::retry;
-use crate::entry::{Kind, MetaMask};
+use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
+use crate::journal;
 use crate::plan::Act;
 use crate::store::{Moved, Within};
 use crate::tune::Op;
@@ -30,10 +31,19 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
         load.bytes = entry.size;
         load.entries = 1;
         let spec = spec(cx, &entry, cx.job.chunk, false);
+        // What a kill leaves is known to the next run, which goes on from it or removes it.
+        let token = cx.target().copy_staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() });
+        let intent = token.and_then(|token| {
+            let token = journal::staged(&token);
+            cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
+        });
         let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, Within::Copy(&spec, Moved(&moved))));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
+        if let Some(intent) = intent {
+            cx.journal.placed(intent);
+        }
         // A move deletes the source: at least the size of the copy is compared.
         if landed.is_some() && cx.job.remove_source && retry(|| cx.target().stat(&name, MetaMask::NONE))?.size != entry.size {
             return Err(Error::new(ErrorKind::Corrupt, "copy").because("the copy has another size"));

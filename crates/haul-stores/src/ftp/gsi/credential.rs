@@ -1,10 +1,11 @@
 //! The user's credential: a proxy, or a certificate with its key; where grid tools look for them and as strictly.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use haul_core::error::{Error, ErrorKind, Result};
 use rustls::SignatureScheme;
@@ -16,11 +17,13 @@ use zeroize::Zeroizing;
 
 use super::certificate::{Certificate, Proxy};
 use super::now;
+use super::passphrase::{Locked, Unusable};
 use crate::ftp::facts::shown_time;
 use crate::http_client::Environment;
+use crate::lock::lock;
 
-const OP: &str = "read the credential";
-const NEW_PROXY: &str = "create a proxy with grid-proxy-init, voms-proxy-init or arcproxy";
+pub const OP: &str = "read the credential";
+pub const NEW_PROXY: &str = "create a proxy with grid-proxy-init, voms-proxy-init or arcproxy";
 /// Bytes of a file with certificates or a key.
 const MOST: u64 = 1 << 20;
 /// A credential that ends sooner than this is worth a warning: seconds.
@@ -42,7 +45,7 @@ impl Credential {
     ///
     /// # Errors
     ///
-    /// `Denied` where there is none, where it has expired, where others can read the key, and where the key is encrypted.
+    /// `Denied` where there is none, where it has expired, where others can read the key, and where nobody knows the passphrase of one.
     pub fn find(environment: &Environment, print: &dyn Fn(&str)) -> Result<Credential> {
         let user = rustix::process::geteuid().as_raw();
         let usual = PathBuf::from(format!("/tmp/x509up_u{user}"));
@@ -74,14 +77,16 @@ impl Credential {
         let parsed: Option<Vec<Certificate>> = chain.iter().map(|certificate| Certificate::parse(certificate)).collect();
         let parsed = parsed.filter(|all| !all.is_empty());
         let parsed = parsed.ok_or_else(|| failed(certificates, "no certificate is in it").hint(NEW_PROXY))?;
-        let is_encrypted = |text: &[u8]| text.windows(9).any(|word| word == b"ENCRYPTED");
-        let loaded = PrivateKeyDer::from_pem_slice(&text).ok().and_then(|key| signing_key(&key));
-        let Some(signer) = loaded else {
-            return Err(match is_encrypted(&text) {
-                true => failed(key, "the private key is encrypted with a passphrase").hint(NEW_PROXY),
-                false => failed(key, "no private key that can be used is in it").hint(NEW_PROXY),
-            });
+        let signer = match Locked::find(&text) {
+            Ok(locked) => unlocked(&locked, key)?,
+            Err(Unusable::Plain) => PrivateKeyDer::from_pem_slice(&text).ok().and_then(|key| signing_key(&key)),
+            Err(Unusable::Cipher(name)) => {
+                let words = format!("the private key is encrypted in a way that is not supported ({name})");
+                return Err(failed(key, &words).hint(NEW_PROXY));
+            }
+            Err(Unusable::Damaged) => None,
         };
+        let signer = signer.ok_or_else(|| failed(key, "no private key that can be used is in it").hint(NEW_PROXY))?;
         if signer.public_key().is_some_and(|key| key.as_ref() != parsed[0].key.as_slice()) {
             return Err(failed(key, "the private key is not that of the certificate").hint(NEW_PROXY));
         }
@@ -118,7 +123,23 @@ impl Credential {
     }
 }
 
-fn signing_key(key: &PrivateKeyDer<'_>) -> Option<Arc<dyn SigningKey>> {
+type Signer = Arc<dyn SigningKey>;
+
+/// The key of a file with a passphrase, which is asked for once; `None` where it cannot be used.
+fn unlocked(locked: &Locked, path: &Path) -> Result<Option<Signer>> {
+    static OPENED: Mutex<Option<HashMap<PathBuf, Signer>>> = Mutex::new(None); // while one caller asks, others wait
+    let mut opened = lock(&OPENED);
+    if let Some(signer) = opened.as_ref().and_then(|known| known.get(path)) {
+        return Ok(Some(signer.clone()));
+    }
+    let signer = signing_key(&locked.key(&locked.ask(path)?));
+    if let Some(signer) = &signer {
+        opened.get_or_insert_default().insert(path.to_path_buf(), signer.clone());
+    }
+    Ok(signer)
+}
+
+fn signing_key(key: &PrivateKeyDer<'_>) -> Option<Signer> {
     rustls::crypto::ring::sign::any_supported_type(key).ok()
 }
 

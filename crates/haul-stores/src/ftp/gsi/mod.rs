@@ -15,6 +15,7 @@ mod delegate;
 mod der;
 mod guard;
 mod lines;
+mod passphrase;
 mod policy;
 mod revoked;
 #[cfg(test)]
