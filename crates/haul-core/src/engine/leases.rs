@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::entry::{Dir, Entry, MetaMask, Name, check_leaf, codec};
+use crate::plan::Act;
+use crate::report::Kinds;
 use crate::schedule::{self, DirWork, Lent, PendingDir};
 use crate::store::Found;
 use crate::team::message::Lease;
@@ -10,7 +12,7 @@ use crate::team::wire::{Cursor, put_bytes};
 use crate::varint;
 
 use super::context::Context;
-use super::task::{DestinationState, Name as Named, Work};
+use super::task::{DestinationState, Name as Named, Small, Work};
 use super::tries::{look_up, retry};
 
 /// Numbers of devices differ from node to node: where they make a difference, the receiver looks again.
@@ -30,6 +32,18 @@ pub fn pack(cx: &Context, id: u64, part: Lent<Work>) -> Vec<u8> {
                 }
                 lease.dirs.push(dir.encode_below());
             }
+        }
+        Lent::Small(_, items) => {
+            // Whoever has them now counts them once more.
+            let (mut found, mut planned, mut bytes) = (Kinds::default(), 0, 0);
+            for Small { entry, step, .. } in items {
+                found.add(entry.kind, 1);
+                if matches!(step.act, Act::File { .. }) {
+                    (planned, bytes) = (planned + 1, bytes + entry.size);
+                }
+                lease.names.push(pack_name(cx, Named { entry, there: DestinationState::in_dir(&work) }));
+            }
+            cx.out.unplanned(found, planned, bytes);
         }
         Lent::Names(_, names) => lease.names.extend(names.into_iter().map(|named| pack_name(cx, named))),
     }

@@ -11,8 +11,10 @@ use super::tree::{DirWork, PendingDir};
 pub struct Stock {
     /// Directories that nobody has made or listed yet.
     pub dirs: usize,
-    /// Names that nobody has looked up yet.
+    /// Names that nobody has looked up yet, and small files that nobody has begun.
     pub names: usize,
+    /// Chunks of large files that others may take part in.
+    pub chunks: usize,
     /// There is something else to do beside these.
     pub other: bool,
     /// A worker that came now would find nothing.
@@ -24,6 +26,7 @@ pub struct Stock {
 pub struct Portion {
     pub dirs: usize,
     pub names: usize,
+    pub chunks: usize,
 }
 
 /// Work of one directory that another process takes over.
@@ -31,12 +34,14 @@ pub enum Lent<K: Kinds> {
     /// Directories in it, with all that is below them.
     Dirs(Arc<DirWork>, Vec<PendingDir>),
     Names(Arc<DirWork>, Vec<K::Name>),
+    /// Small files, planned here and to be planned again.
+    Small(Arc<DirWork>, Vec<K::Small>),
 }
 
 impl<K: Kinds> Lent<K> {
     pub fn work(&self) -> &Arc<DirWork> {
         match self {
-            Lent::Dirs(work, _) | Lent::Names(work, _) => work,
+            Lent::Dirs(work, _) | Lent::Names(work, _) | Lent::Small(work, _) => work,
         }
     }
 
@@ -44,6 +49,7 @@ impl<K: Kinds> Lent<K> {
         match self {
             Lent::Dirs(_, dirs) => dirs.len(),
             Lent::Names(_, names) => names.len(),
+            Lent::Small(_, items) => items.len(),
         }
     }
 }
@@ -57,10 +63,12 @@ impl<K: Kinds> Scheduler<K> {
     /// [`Scheduler::end_outside`]. All of it counts as one thing to do until [`Scheduler::confirmed`].
     pub fn lend(&self, portion: impl FnOnce(Stock) -> Portion) -> Vec<(u64, Lent<K>)> {
         let mut state = self.lock();
-        let Portion { dirs, names } = portion(state.stock());
+        let Portion { dirs, names, .. } = portion(state.stock());
         let mut lent: Vec<Lent<K>> = state.walk.pending.lend(dirs).into_iter().map(|(work, dirs)| Lent::Dirs(work, dirs)).collect();
         if names > 0 {
-            lent.extend(state.walk.names.pop(names, u64::MAX, |_| 0).map(|(work, names)| Lent::Names(work, names)));
+            let of_names = state.walk.names.pop(names, u64::MAX, |_| 0).map(|(work, names)| Lent::Names(work, names));
+            let of_small = || state.small.pop(names, u64::MAX, |_| 0).map(|(work, items)| Lent::Small(work, items));
+            lent.extend(of_names.or_else(of_small));
         }
         let mut numbered = Vec::with_capacity(lent.len());
         for part in lent {

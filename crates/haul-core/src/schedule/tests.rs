@@ -110,7 +110,7 @@ fn what_is_lent_is_one_open_item_for_each_directory_it_is_from() {
     sched.done(Lane::Walk);
     let stock = sched.stock();
     assert_eq!((stock.dirs, stock.names, stock.dry), (3, 0, false));
-    let lent = sched.lend(|stock| Portion { dirs: stock.dirs - 1, names: 0 });
+    let lent = sched.lend(|stock| Portion { dirs: stock.dirs - 1, ..Portion::default() });
     let [(lease, Lent::Dirs(work, dirs))] = &lent[..] else { panic!("one directory, one lease") };
     assert!(Arc::ptr_eq(work, &top));
     assert_eq!(dirs.iter().map(|dir| &dir.entry.name.leaf[..]).collect::<Vec<_>>(), [b"a", b"b"], "the oldest first");

@@ -13,7 +13,7 @@ const TRIES: u32 = 2;
 pub const MOST_DIRS: usize = 256;
 /// Names given in one message, and the fewest that are worth one.
 pub const MOST_NAMES: usize = 4096;
-const LEAST_NAMES: usize = 32;
+const LEAST_NAMES: usize = 4;
 
 /// What a rank says to another about work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,15 +141,21 @@ impl Policy {
 }
 
 /// How much one of `waiting` ranks gets: what is there is divided among them and this one. Directories first, as nobody knows how
-/// much is below them; of names only so many that a message is worth it. What this rank's own workers need at once stays.
+/// much is below them, then names, if they are worth a message, then chunks. What this rank's own workers need at once stays.
 pub fn portion(stock: Stock, waiting: usize) -> Portion {
     let among = waiting.max(1) + 1;
     // Without anything else to do here, one more stays than is given.
     let share = |n: usize, busy: bool| if busy { n.div_ceil(among) } else { n / among };
-    let dirs = share(stock.dirs, stock.other || stock.names > 0).min(MOST_DIRS);
-    let names = share(stock.names, stock.other).min(MOST_NAMES);
-    let names = if dirs > 0 || names < LEAST_NAMES { 0 } else { names };
-    Portion { dirs, names }
+    let Stock { dirs, names, chunks, other, .. } = stock;
+    let dirs = share(dirs, other || names > 0 || chunks > 0).min(MOST_DIRS);
+    if dirs > 0 {
+        return Portion { dirs, ..Portion::default() };
+    }
+    let names = share(names, other || chunks > 0).min(MOST_NAMES);
+    if names >= LEAST_NAMES {
+        return Portion { names, ..Portion::default() };
+    }
+    Portion { chunks: share(chunks, other || stock.names > 0), ..Portion::default() }
 }
 
 #[cfg(test)]
@@ -224,13 +230,16 @@ mod tests {
 
     #[test]
     fn portions_leave_something_here() {
-        let stock = |dirs, names, other| Stock { dirs, names, other, dry: false };
+        let stock = |dirs, names, other| Stock { dirs, names, other, ..Stock::default() };
+        let dirs = |dirs| Portion { dirs, ..Portion::default() };
         assert_eq!(portion(stock(1, 0, false), 1), Portion::default(), "it is about to be listed here");
-        assert_eq!(portion(stock(1, 0, true), 1), Portion { dirs: 1, names: 0 });
-        assert_eq!(portion(stock(10, 500, false), 1), Portion { dirs: 5, names: 0 });
-        assert_eq!(portion(stock(9, 0, false), 2), Portion { dirs: 3, names: 0 });
-        assert_eq!(portion(stock(0, 500, false), 1), Portion { dirs: 0, names: 250 });
-        assert_eq!(portion(stock(0, 40, false), 1), Portion::default(), "too few for a message");
+        assert_eq!(portion(stock(1, 0, true), 1), dirs(1));
+        assert_eq!(portion(stock(10, 500, false), 1), dirs(5));
+        assert_eq!(portion(stock(9, 0, false), 2), dirs(3));
+        assert_eq!(portion(stock(0, 500, false), 1), Portion { names: 250, ..Portion::default() });
+        assert_eq!(portion(stock(0, 7, false), 1), Portion::default(), "too few for a message");
         assert_eq!(portion(stock(1 << 20, 0, false), 1).dirs, MOST_DIRS);
+        let chunks = Stock { chunks: 9, ..Stock::default() };
+        assert_eq!(portion(chunks, 1), Portion { chunks: 4, ..Portion::default() });
     }
 }
