@@ -153,9 +153,12 @@ impl Ranks {
         }
         match message {
             Message::Word(Word::Ask) if self.give(cx, from, 1) => {}
-            Message::Word(Word::Ask) => self.send(cx, from, &Message::Word(Word::Nothing)),
-            Message::Word(Word::Nothing) => {
-                let words = lock(&self.policy).refused(from);
+            Message::Word(Word::Ask) => {
+                let nothing = lock(&self.policy).nothing();
+                self.say(cx, vec![(from, nothing)]);
+            }
+            Message::Word(Word::Nothing(origin)) => {
+                let words = lock(&self.policy).refused(from, origin);
                 self.say(cx, words);
             }
             Message::Word(Word::Wait) => {
@@ -165,7 +168,7 @@ impl Ranks {
                 drop(policy);
                 self.give_to_waiting(cx);
             }
-            Message::Work(leases) => self.take_over(cx, from, &leases),
+            Message::Work { origin, leases } => self.take_over(cx, from, origin, &leases),
             Message::Confirmed => {
                 if cx.sched.confirmed() {
                     self.idle(cx);
@@ -258,12 +261,18 @@ impl Ranks {
 
     /// `false` if there is nothing that could be given to one of so many.
     fn give(&self, cx: &Context, to: u32, waiting: usize) -> bool {
-        let lent = cx.sched.lend(|stock| portion(stock, waiting));
-        let leases: Vec<Vec<u8>> = lent.into_iter().map(|(id, part)| pack(cx, id, part)).collect();
-        if leases.is_empty() {
+        let mut chosen = Default::default();
+        let lent = cx.sched.lend(|stock| {
+            chosen = (stock, portion(stock, waiting));
+            chosen.1
+        });
+        // Not in there: what is known of the others is locked before the queues are.
+        let origin = lock(&self.policy).origin(chosen.0, chosen.1);
+        if lent.is_empty() {
             return false;
         }
-        self.send(cx, to, &Message::Work(leases));
+        let leases = lent.into_iter().map(|(id, part)| pack(cx, id, part)).collect();
+        self.send(cx, to, &Message::Work { origin, leases });
         true
     }
 
@@ -275,7 +284,8 @@ impl Ranks {
             };
             let Some(next) = next else { break };
             if !self.give(cx, next, waiting) {
-                lock(&self.policy).waits_on(next);
+                let words = lock(&self.policy).waits_on(next);
+                self.say(cx, words);
                 break;
             }
         }
@@ -283,7 +293,7 @@ impl Ranks {
         self.waiting.store(policy.waiting(), Ordering::Relaxed);
     }
 
-    fn take_over(&self, cx: &Arc<Context>, from: u32, leases: &[Vec<u8>]) {
+    fn take_over(&self, cx: &Arc<Context>, from: u32, origin: Option<u32>, leases: &[Vec<u8>]) {
         let Some(borrowed) = leases.iter().map(|lease| unpack(cx, from, lease)).collect::<Option<Vec<_>>>() else {
             return self.foreign(cx, from);
         };
@@ -292,7 +302,7 @@ impl Ranks {
             for Borrowed { work, dirs, names } in borrowed {
                 cx.sched.adopt(&work, dirs, names);
             }
-            policy.fed(from)
+            policy.fed(from, origin)
         };
         if confirm {
             self.send(cx, from, &Message::Confirmed);

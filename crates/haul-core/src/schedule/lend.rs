@@ -15,6 +15,8 @@ pub struct Stock {
     pub names: usize,
     /// Chunks of large files that others may take part in.
     pub chunks: usize,
+    /// Files that one worker does in 20 ms, at least 1.
+    pub bundle: usize,
     /// There is something else to do beside these.
     pub other: bool,
     /// A worker that came now would find nothing.

@@ -132,7 +132,7 @@ impl<K: Kinds> State<K> {
         let listing = !self.walk.listable.is_empty() || self.walk.feed.is_some();
         let other = listing || self.effects.len() > 0 || !self.large.waiting.is_empty();
         let dry = dirs == 0 && names == 0 && !other && !self.large.shared.iter().any(|file| file.wants_workers());
-        Stock { dirs, names, chunks, other, dry }
+        Stock { dirs, names, chunks, bundle: self.batches.files, other, dry }
     }
 
     pub fn is_empty(&self) -> bool {

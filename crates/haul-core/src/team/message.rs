@@ -10,7 +10,11 @@ use crate::varint;
 pub enum Message {
     Word(Word),
     /// Parts of the sender's work, each as [`super::lease::Lease`] encodes it.
-    Work(Vec<Vec<u8>>),
+    Work {
+        /// The rank that names or chunks among them come from.
+        origin: Option<u32>,
+        leases: Vec<Vec<u8>>,
+    },
     /// What was given by one message of work is done, or is taken care of by others who are still to confirm.
     Confirmed,
     /// Nothing of a lease is open any more in the directory that it is from.
@@ -79,10 +83,10 @@ impl Message {
         let mut begin = |numbers: &[u64]| put_all(&mut out, numbers);
         match self {
             Message::Word(Word::Ask) => begin(&[0]),
-            Message::Word(Word::Nothing) => begin(&[1]),
+            Message::Word(Word::Nothing(origin)) => begin(&[1, some(*origin)]),
             Message::Word(Word::Wait) => begin(&[2]),
-            Message::Work(leases) => {
-                begin(&[3]);
+            Message::Work { origin, leases } => {
+                begin(&[3, some(*origin)]);
                 leases.iter().for_each(|lease| put_bytes(&mut out, lease));
             }
             Message::Done { lease, touched } => begin(&[4, *lease, u64::from(*touched)]),
@@ -119,9 +123,9 @@ impl Message {
         let mut from = Cursor(bytes);
         let message = match from.number()? {
             0 => Message::Word(Word::Ask),
-            1 => Message::Word(Word::Nothing),
+            1 => Message::Word(Word::Nothing(none(from.small()?))),
             2 => Message::Word(Word::Wait),
-            3 => Message::Work(rest(&mut from)?),
+            3 => Message::Work { origin: none(from.small()?), leases: rest(&mut from)? },
             4 => Message::Done { lease: from.number()?, touched: from.flag()? },
             5 => Message::Records(*PILES.get(from.small()? as usize)?, rest(&mut from)?),
             6 => Message::Step { step: from.small()?, linked: from.number()? },
@@ -143,6 +147,15 @@ impl Message {
         };
         from.is_empty().then_some(message)
     }
+}
+
+/// A rank that may be missing, as a number.
+fn some(rank: Option<u32>) -> u64 {
+    rank.map_or(0, |rank| u64::from(rank) + 1)
+}
+
+fn none(number: u32) -> Option<u32> {
+    number.checked_sub(1)
 }
 
 fn rest(from: &mut Cursor<'_>) -> Option<Vec<Vec<u8>>> {
@@ -206,9 +219,11 @@ mod tests {
         let tally = Tally { impaired: true, topmost: 300, deletes: 4, matched: 5, linked: vec![(1, 2), (3, 1 << 40)] };
         let all = [
             Message::Word(Word::Ask),
-            Message::Word(Word::Nothing),
+            Message::Word(Word::Nothing(None)),
+            Message::Word(Word::Nothing(Some(0))),
             Message::Word(Word::Wait),
-            Message::Work(vec![lease.encode(), Vec::new()]),
+            Message::Work { origin: Some(7), leases: vec![lease.encode(), Vec::new()] },
+            Message::Work { origin: None, leases: Vec::new() },
             Message::Done { lease: 1 << 50, touched: true },
             Message::Records(Pile::Emptied, vec![b"a".to_vec()]),
             Message::Step { step: 3, linked: 9 },

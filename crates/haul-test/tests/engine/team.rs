@@ -1,13 +1,15 @@
 //! Several ranks that do one job: threads of this process, each with an engine, a tuner and opened stores of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_core::ErrorKind;
 use haul_core::Remedy;
+use haul_core::cancel::Cancel;
 use haul_core::engine::run;
 use haul_core::event::Observer;
 use haul_core::job::{Job, Mode};
+use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
 use haul_core::spec::{Deletion, MaxDelete};
 use haul_core::store::Store;
@@ -302,5 +304,54 @@ fn a_rank_that_dies_ends_the_job_and_is_named() {
             let reasons: Vec<&str> = reports[rank].failures.iter().map(|failure| &failure.reason[..]).collect();
             assert!(reasons.iter().any(|reason| reason.contains("rank 2")), "{most}: rank {rank}: {reasons:?}");
         }
+    }
+}
+
+/// One job in a state directory, with journals; `stop` ends it when a rank has written so many times.
+fn with_journals(source: &Memory, target: &Memory, state: &std::path::Path, n: u32, stop: Option<u64>) -> Report {
+    let here = haul_core::journal::Here::find();
+    let state = State::open_as(state.to_path_buf(), here).unwrap();
+    let identity = Identity { sources: vec!["memory".into()], target: "memory".into(), ..Identity::default() };
+    let dir = state.begin(&identity, Begin::default()).unwrap();
+    let first = Mutex::new(Some(dir.journal().unwrap()));
+    let cancels: Vec<Cancel> = (0..n).map(|_| Cancel::default()).collect();
+    let reports = ranks(n, &|rank| {
+        let (journal, past) = match rank {
+            0 => first.lock().unwrap().take().unwrap(),
+            _ => state.join(&identity, rank, false).unwrap(),
+        };
+        let fault = Fault::new(target.again());
+        if let Some(stop) = stop {
+            fault.add(Rule::new(Op::Write, What::Fail(ErrorKind::Broken, Remedy::None)).nth(stop).always());
+        }
+        let slow = Fault::new(source.again());
+        slow.add(Rule::new(Op::List, What::Delay(Duration::from_millis(2))).always());
+        let cancel = cancels[rank as usize].clone();
+        (job(Arc::new(slow), Arc::new(fault)), Run { journal, past, cancel, ..Run::workers(1) })
+    });
+    if reports[0].ending == Ending::Complete {
+        dir.finish("done").unwrap();
+    }
+    reports.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_job_that_was_stopped_goes_on_with_another_number_of_ranks() {
+    let source = Memory::new();
+    for i in 0..24 {
+        let path = format!("d{i}/large");
+        source.put(&path, content(&path, 0, 600_000));
+        source.put(format!("d{i}/small"), b"small");
+    }
+    for (first, second) in [(3, 1), (1, 4), (4, 2)] {
+        let (target, state) = (Memory::new(), tempfile::tempdir().unwrap());
+        let report = with_journals(&source, &target, state.path(), first, Some(35));
+        assert_eq!(report.ending, Ending::Stopped, "{report:?}");
+        let report = with_journals(&source, &target, state.path(), second, None);
+        assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{first} then {second}: {report:?}");
+        assert!(report.resumed_bytes > 0, "{first} then {second}: {report:?}");
+        assert_eq!(report.resumed_bytes + report.bytes, report.file_bytes, "{first} then {second}");
+        assert_same(&source, &target);
+        assert_eq!(target.sessions(), 0, "nothing is left over");
     }
 }
