@@ -355,3 +355,51 @@ fn a_job_that_was_stopped_goes_on_with_another_number_of_ranks() {
         assert_eq!(target.sessions(), 0, "nothing is left over");
     }
 }
+
+fn chunked(source: &Memory, target: &Memory, fault: impl Fn(&Fault)) -> (Job, Run) {
+    let (from, to) = (Fault::new(source.again()), Fault::new(target.again()));
+    from.add(Rule::new(Op::Read, What::Delay(Duration::from_millis(2))).always());
+    fault(&to);
+    (job(Arc::new(from), Arc::new(to)), Run::workers(1))
+}
+
+#[test]
+fn chunks_of_one_large_file_are_moved_by_all_and_committed_by_one() {
+    let source = Memory::new();
+    source.put("large", content("large", 0, 200 * (64 << 10) + 77));
+    for n in [1, 2, 5] {
+        for verify in [false, true] {
+            let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+            let of = |_| {
+                let (mut job, run) = chunked(&source, &target, |_| {});
+                job.verify = verify;
+                (job, run)
+            };
+            let reports = ranks(n, &of);
+            assert_eq!((reports[0].ending, reports[0].made.files, reports[0].failed), (Ending::Complete, 1, 0), "{:?}", reports[0]);
+            assert_eq!(reports[0].bytes, reports[0].file_bytes, "each byte moved once");
+            assert_same(&source, &target);
+            assert!(reports[1..].iter().all(|report| report.bytes > 0), "{n} ranks: all have helped");
+            assert_eq!(target.sessions(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_a_rank_cannot_move_of_a_file_its_owner_does() {
+    let source = Memory::new();
+    source.put("large", content("large", 0, 120 * (64 << 10)));
+    for op in [Op::Attach, Op::Write] {
+        let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+        let of = |rank| {
+            chunked(&source, &target, |fault| {
+                if rank > 0 {
+                    fault.add(Rule::new(op, What::Fail(ErrorKind::Io, Remedy::None)).nth(if op == Op::Write { 5 } else { 1 }).always());
+                }
+            })
+        };
+        let reports = ranks(3, &of);
+        assert_eq!((reports[0].ending, reports[0].made.files, reports[0].failed), (Ending::Complete, 1, 0), "{:?}", reports[0]);
+        assert_same(&source, &target);
+    }
+}
