@@ -15,7 +15,7 @@ use crate::hash::xxh128;
 use crate::lock::lock;
 use crate::report::Report;
 use crate::rlimit;
-use crate::schedule::{DirWork, Lease};
+use crate::schedule::{DirWork, Lease, Portion};
 use crate::store::{Chunk, Receipt};
 use crate::team::message::{Message, Pile, Tally};
 use crate::team::policy::{Policy, Word, portion};
@@ -50,6 +50,9 @@ pub struct Ranks {
     chunks: Mutex<HashMap<u64, LentChunks>>,
     /// The devices of the roots, as this node numbers them.
     devices: OnceLock<Vec<Option<u64>>>,
+    /// Everything has been walked: of what is copied now, no more than chunks is given away. A file with several names would be
+    /// taken for one that has to wait for them.
+    walked: AtomicBool,
     /// The job ends before its time, and the others know.
     stopping: AtomicBool,
     over: AtomicBool,
@@ -95,6 +98,7 @@ impl Ranks {
             outgoing: Mutex::default(),
             chunks: Mutex::default(),
             devices: OnceLock::new(),
+            walked: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             over: AtomicBool::new(false),
             receiver: Mutex::default(),
@@ -284,6 +288,9 @@ impl Ranks {
         let mut chosen = Default::default();
         let lent = cx.sched.lend(|stock| {
             chosen = (stock, portion(stock, waiting));
+            if self.walked.load(Ordering::Acquire) {
+                chosen.1 = Portion { chunks: chosen.1.chunks, ..Portion::default() };
+            }
             chosen.1
         });
         // Not in there: what is known of the others is locked before the queues are.
@@ -415,8 +422,9 @@ impl Ranks {
         }
     }
 
-    /// Sends what was collected, and says how many names of files with several each rank has got from here.
+    /// The walk is over: sends what was collected, and says how many names of files with several each rank has got from here.
     pub fn flush(&self, cx: &Context) -> Vec<(u32, u64)> {
+        self.walked.store(true, Ordering::Release);
         let (batches, linked) = {
             let mut outgoing = lock(&self.outgoing);
             (std::mem::take(&mut outgoing.batches), outgoing.linked.drain().collect())
