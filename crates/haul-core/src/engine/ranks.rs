@@ -467,7 +467,8 @@ impl Ranks {
         self.desk().step.take()
     }
 
-    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally) {
+    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally, counts: Counts) {
+        self.send(cx, 0, &Message::Alive(node(), counts));
         self.send(cx, 0, &Message::StepDone { step, tally });
     }
 

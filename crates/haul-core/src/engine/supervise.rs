@@ -298,7 +298,7 @@ impl Supervisor {
     }
 
     /// How far this process is.
-    fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         let tally = &self.cx.out.tally;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let (planned, done) = ([get(&tally.planned_files), get(&tally.planned_bytes)], [get(&tally.done_files), self.cx.meter.moved()]);

@@ -550,5 +550,5 @@ fn a_rank_that_waits_is_not_stalled_and_the_first_shows_what_all_do() {
     assert!(reports.iter().all(|report| report.ending == Ending::Complete), "{:?}", reports[0]);
     assert_same(&source, &target);
     let (found, done, moved) = *last.0.lock().unwrap();
-    assert_eq!((found, done, moved), (81, 40, 40_000), "as of the last second");
+    assert_eq!((found, done, moved), (81, 40, 40_000));
 }
