@@ -174,7 +174,7 @@ fn directories_that_close_themselves_do_so_when_nobody_goes_through_them_any_mor
 }
 
 #[test]
-fn lists_of_names_and_of_paths_are_shared_too() {
+fn a_selection_of_names_is_shared_too() {
     let source = tree();
     for n in [1, 3] {
         let target = Memory::new();
