@@ -2,14 +2,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::bundle::Bundle;
-use crate::report::Report;
-use crate::schedule::DirWork;
+use crate::retry;
 
 use super::context::Context;
-use super::task::Task;
+use super::task::{Reply, Task};
 use super::{dirs, effects, file, look, small, verify, walk};
 
 /// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.
@@ -35,17 +33,22 @@ pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::File(file) => file::run::perform(cx, &file),
         Task::Finish(works) => dirs::finish(cx, works),
         Task::Lost(e) => cx.out.spilled(Err(e)),
-        Task::Reply(work, done) => add(cx, &work, *done),
+        Task::Reply(work, reply) => {
+            match reply {
+                Reply::Done { touched: true } => work.touch(),
+                Reply::Chunks(file, left) => {
+                    let _tried = retry::count_on(file.spent());
+                    file::part::returned(cx, &file, left);
+                }
+                Reply::Done { touched: false } | Reply::Nothing => {}
+            }
+            cx.sched.items_done(&work, 1);
+        }
         Task::Verify(checks) => verify::perform(cx, checks),
     }
-    cx.sched.done(lane)
-}
-
-/// What another process did below `work`: nothing is deleted if something failed there, as if it had been here.
-fn add(cx: &Context, work: &Arc<DirWork>, done: Report) {
-    if done.failed > 0 {
-        cx.out.impaired.store(true, Ordering::Relaxed);
+    let idle = cx.sched.done(lane);
+    if let Some(ranks) = &cx.ranks {
+        ranks.after_task(cx, idle);
     }
-    *cx.out.report() += done;
-    cx.sched.items_done(work, 1);
+    idle
 }

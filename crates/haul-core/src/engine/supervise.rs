@@ -14,6 +14,7 @@ use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
 use crate::rlimit;
 use crate::schedule::{Batches, Standing};
+use crate::team::message::Counts;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
 use super::clock::{process_cpu, run_delay};
@@ -126,8 +127,14 @@ impl Supervisor {
 
     /// Keeps the run going until there is nothing left to do; `false` if it was stopped before.
     pub fn until_idle(&mut self, phase: &'static str) -> bool {
+        let cx = self.cx.clone();
+        self.until(phase, || cx.sched.standing().idle)
+    }
+
+    /// Keeps the run going until something has happened; `false` if it was stopped before.
+    pub fn until(&mut self, phase: &'static str, mut happened: impl FnMut() -> bool) -> bool {
         loop {
-            if self.cx.sched.standing().idle {
+            if happened() {
                 return !self.cx.cancel.is_set();
             }
             if !self.turn(phase) {
@@ -183,6 +190,9 @@ impl Supervisor {
             }
             self.next.flush = now + Duration::from_millis(200);
         }
+        if let Some(ranks) = &self.cx.ranks {
+            ranks.watch(&self.cx, now, || self.counts());
+        }
         if now >= self.next.beat {
             (self.heartbeat)();
             self.next.beat = now + Duration::from_secs(5);
@@ -201,6 +211,11 @@ impl Supervisor {
         let waited = wake.wait_timeout_while(woken, until.max(Duration::from_millis(1)), |woken| !*woken);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
         true
+    }
+
+    /// What wakes this thread.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn tick(&mut self) {
@@ -260,7 +275,9 @@ impl Supervisor {
     fn show(&mut self, now: Instant, phase: &'static str) {
         let progress = self.progress(now, phase);
         let pulse = self.cx.out.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found + self.cx.meter.hashed();
-        if pulse != self.pulse.0 {
+        // Other ranks may be at work where this one has nothing to do; who is stuck says so itself.
+        let waits = self.cx.ranks.is_some() && self.cx.sched.running() == 0;
+        if pulse != self.pulse.0 || waits {
             self.pulse = (pulse, now);
             self.stalled = false;
         }
@@ -280,23 +297,33 @@ impl Supervisor {
         self.cx.out.observer.on(&Event::Progress(&progress));
     }
 
-    fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
+    /// How far this process is.
+    pub fn counts(&self) -> Counts {
         let tally = &self.cx.out.tally;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let (bytes, files) = (self.cx.meter.moved(), get(&tally.done_files));
+        let (planned, done) = ([get(&tally.planned_files), get(&tally.planned_bytes)], [get(&tally.done_files), self.cx.meter.moved()]);
+        [get(&tally.found), planned[0], planned[1], done[0], done[1], get(&tally.resumed_bytes), get(&tally.kept), get(&tally.failed)]
+    }
+
+    fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
+        let mut counts = self.counts();
+        if let Some(ranks) = self.cx.ranks.as_ref().filter(|ranks| ranks.leads()) {
+            counts.iter_mut().zip(ranks.counts()).for_each(|(own, others)| *own += others);
+        }
+        let [found, planned_files, planned_bytes, files, bytes, resumed_bytes, kept, failed] = counts;
         let (rate_now, files_now) = self.rate.now(now, bytes, files);
         let elapsed = self.cx.clock.began.elapsed();
         self.forecast.observe(elapsed, bytes, files);
         Progress {
             elapsed,
-            found: get(&tally.found),
-            planned_files: get(&tally.planned_files),
-            planned_bytes: get(&tally.planned_bytes),
+            found,
+            planned_files,
+            planned_bytes,
             done_files: files,
             moved_bytes: bytes,
-            resumed_bytes: get(&tally.resumed_bytes),
-            kept: get(&tally.kept),
-            failed: get(&tally.failed),
+            resumed_bytes,
+            kept,
+            failed,
             walk_done: self.cx.sched.standing().walked,
             workers: self.limits.workers,
             rate_now,

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicUsize;
 use crate::entry::{Entry, Name as Path};
 use crate::hash::Algorithm;
 use crate::plan::Step;
-use crate::report::Report;
 use crate::schedule::{self, DirWork, Kinds, SmallWork};
+use crate::store::Chunk;
 
 use super::file::open_file::{OpenFile, Reference};
 
@@ -20,11 +20,22 @@ impl Kinds for Work {
     type Small = Small;
     type File = OpenFile;
     type Check = Check;
-    type Reply = Box<Report>;
+    type Reply = Reply;
 }
 
 pub type Task = schedule::Task<Work>;
 pub type Scheduler = schedule::Scheduler<Work>;
+
+/// Another process is done with what it took of a directory.
+#[derive(Debug)]
+pub enum Reply {
+    /// Whether something was made in the directory.
+    Done { touched: bool },
+    /// Of chunks of a file, of which these were not landed.
+    Chunks(Arc<OpenFile>, Vec<Chunk>),
+    /// It was not lent after all.
+    Nothing,
+}
 
 /// A name that a listing found, on its way to the planner.
 #[derive(Debug)]

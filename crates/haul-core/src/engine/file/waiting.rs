@@ -43,6 +43,23 @@ impl Waiting {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Takes the last chunks out, at most so many, in their order.
+    pub fn lend(&mut self, most: usize) -> Vec<Chunk> {
+        let mut lent: Vec<Chunk> = self.chunks.drain(..most.min(self.chunks.len())).collect();
+        lent.reverse();
+        lent
+    }
+
+    /// Chunks that were taken and have not landed.
+    pub fn give_back(&mut self, chunks: Vec<Chunk>) {
+        self.chunks.extend(chunks);
+        self.chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.index));
+    }
+
     pub fn clear(&mut self) {
         self.chunks.clear();
     }
