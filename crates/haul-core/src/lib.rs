@@ -38,6 +38,7 @@ pub mod spec;
 pub mod spill;
 pub mod store;
 pub mod survey;
+pub mod team;
 pub mod tune;
 pub mod units;
 pub mod varint;
