@@ -39,7 +39,7 @@ const EXITS: [(Exit, u8, &str); 13] = [
     (Exit::Vanished, 24, "some source files vanished during the run; everything else is done"),
     (Exit::TooManyDeletes, 25, "--max-delete would have been exceeded; everything was copied, nothing deleted"),
     (Exit::Timeout, 30, "no progress within --timeout; run again to resume"),
-    (Exit::Again, 75, "stopped at --deadline, or the job is already running; run again later"),
+    (Exit::Again, 75, "stopped at --deadline or before the time limit of a batch job, or the job is already running; run again later"),
 ];
 
 impl Exit {
@@ -145,10 +145,8 @@ pub fn page() -> String {
     }
     page.push_str(
         "\nThe most severe code is returned: a signal, a deadline or a full disk, then\n\
-         failed files, then --max-delete, then vanished files. A Slurm script can\n\
-         requeue itself on 75:\n\n\
-         \x20 haul cp --deadline 5h30m SRC DST\n\
-         \x20 [ $? = 75 ] && scontrol requeue $SLURM_JOB_ID\n",
+         failed files, then --max-delete, then vanished files. In a Slurm job\n\
+         --requeue has the job run again on 75.\n",
     );
     page
 }

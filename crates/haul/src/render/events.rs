@@ -133,6 +133,9 @@ impl Renderer {
                 self.line(state, &line);
             }
         }
+        if let Some(warning) = state.late.observe(moment.elapsed, moment.eta()) {
+            self.warned(state, &Warning::Note(warning));
+        }
         if self.options.live && !state.finished {
             state.out.flush();
             let size = (state.size)();

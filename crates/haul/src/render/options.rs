@@ -124,4 +124,6 @@ pub struct Run {
     pub destination: Option<String>,
     /// One end at least is another machine.
     pub network: bool,
+    /// When a deadline stops it, since its beginning.
+    pub stops: Option<std::time::Duration>,
 }

@@ -4,6 +4,7 @@
 //! flags -> TransferSpec -> places (stores, what of them, the slash rule) -> guard (same, inside) -> Job -> run -> Exit
 //! ```
 
+mod batch;
 mod destination;
 mod guard;
 mod link_dest;
@@ -24,6 +25,7 @@ use haul_core::spec::{Operation, TransferSpec};
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyOutput;
+use crate::flags::run::BatchChoice;
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::Location;
 use crate::render;
@@ -59,7 +61,8 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
 
 fn run_copy(flags: &CopyFlags, global: &Global) -> Result<Exit> {
     let conduct = Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true };
-    let prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
+    let batch = batch::Batch::of(flags.batch)?;
+    let mut prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
     let options = run::RenderChoice {
         dry: flags.dry,
         output: &flags.output,
@@ -70,16 +73,20 @@ fn run_copy(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         data_on_stdout: flags.spec.destination.scheme == Scheme::STDIO,
     };
     let session = Session::open(global, options)?;
+    batch.bound(&mut prepared.job, &mut prepared.notes);
     prepared.notes.iter().for_each(|note| session.renderer.say(note));
     let reached = prepared.job.target.place().service();
     let identity = Identity { reached, ..identity(&flags.spec) };
     let record = record(&flags.spec, &flags.connect);
     // What went to a stream cannot be taken up again.
     let kept = !flags.dry && !prepared.job.target.caps().streams;
-    let journal = run::JournalUse { choice: flags.journal, spec: record, kept };
+    batch.check(kept)?;
+    let journal = run::JournalUse { choice: batch.journal(flags.journal), spec: record, kept };
     let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
     prepared.hosts.finish();
-    Ok(session.exit(&report?, Mode::Copy))
+    let report = report?;
+    let exit = session.exit(&report, Mode::Copy);
+    Ok(batch.end(&report).map_or_else(|e| crate::out::error(&e).or_worse(exit), |()| exit))
 }
 
 /// The text of a spec, with the flags of its backends; empty where there is no working directory.
@@ -105,7 +112,7 @@ pub fn recorded(text: &str) -> Result<CopyFlags> {
         return Err(e.hint("run `haul check`"));
     }
     let (output, journal) = (CopyOutput::default(), crate::flags::copy::JournalChoice::default());
-    Ok(CopyFlags { spec, dry: false, list_only: false, output, journal, connect })
+    Ok(CopyFlags { spec, dry: false, list_only: false, output, journal, batch: BatchChoice::default(), connect })
 }
 
 fn identity(spec: &TransferSpec) -> Identity {
@@ -128,7 +135,9 @@ pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
 }
 
 fn run_check(flags: &CheckFlags, global: &Global) -> Result<Exit> {
-    let prepared = resolve(&flags.spec, Conduct::default(), &flags.connect, global)?;
+    let batch = batch::Batch::of(flags.batch)?;
+    let mut prepared = resolve(&flags.spec, Conduct::default(), &flags.connect, global)?;
+    batch.bound(&mut prepared.job, &mut prepared.notes);
     let nul_separated = flags.spec.selection.nul_separated;
     let options = run::RenderChoice {
         dry: false,

@@ -131,9 +131,10 @@ impl Session {
             job: directory.as_ref().map(|directory| directory.id()),
             sources: identity.sources.clone(),
             destination: Some(identity.target.clone()),
+            stops: job.deadline,
             network: job.target.caps().remote || job.roots.iter().any(|root| root.store.caps().remote),
         });
-        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let processors = crate::allocation::processors();
         let tuner: Box<dyn Tuner> = match job.workers {
             Some(workers) => Box::new(Fixed(Limits { workers })),
             None => {
