@@ -149,6 +149,7 @@ fn obey(invocation: Invocation, team: Option<&Arc<dyn Transport>>) -> Exit {
         Command::Doctor(flags) => command::doctor::run(&flags, global),
         Command::Bench(bench) => command::bench::run(&bench, global),
         Command::Why(flags) => command::why::run(&flags, global),
+        Command::Slurm(flags) => command::slurm::run(&flags, global),
         Command::Jobs(jobs) => command::jobs::run(&jobs, global),
         Command::Demo(flags) => command::demo::run(&flags, global),
         Command::Help(topic) => match help::page(topic.as_deref()) {

@@ -53,10 +53,18 @@ pub fn requeue(job: &str) -> Result<()> {
 ///
 /// # Errors
 /// `NotFound` if there is no such program, `TimedOut`, else the last line of its standard error.
-pub fn run(mut command: Command, most: Duration) -> Result<String> {
+pub fn run(command: Command, most: Duration) -> Result<String> {
+    run_with(command, Stdio::null(), most)
+}
+
+/// The same with a standard input.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_with(mut command: Command, input: Stdio, most: Duration) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |e: std::io::Error| Error::io(e, "start").at(name.as_bytes());
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let mut child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let output = child.stdout.take().map(gather);
     let errors = child.stderr.take().map(gather);
     let Some(status) = wait(&mut child, most) else {
@@ -70,7 +78,9 @@ pub fn run(mut command: Command, most: Duration) -> Result<String> {
     if status.success() {
         return Ok(output);
     }
-    let said = errors.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no message").to_string();
+    let said = errors.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no message");
+    let own = format!("{name}: ");
+    let said = said.strip_prefix(&own).unwrap_or(said);
     Err(Error::new(ErrorKind::Other, "run").because(format!("{name}: {said} ({status})")))
 }
 

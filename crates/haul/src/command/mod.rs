@@ -19,6 +19,7 @@ mod presign;
 mod removed;
 pub mod scope;
 mod set;
+pub mod slurm;
 pub mod sum;
 mod tree;
 mod weigh;
