@@ -19,6 +19,7 @@ pub mod filter;
 pub mod forecast;
 pub mod hash;
 pub mod hint;
+pub mod intern;
 pub mod job;
 pub mod journal;
 pub mod limiter;

@@ -1,6 +1,6 @@
 //! What a run did: sums that add up over runs and ranks. What limited it is judged in `verdict.rs`.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 use std::time::Duration;
 
 use crate::bundle::Spent;
@@ -69,6 +69,15 @@ impl AddAssign for Kinds {
         self.dirs += o.dirs;
         self.links += o.links;
         self.specials += o.specials;
+    }
+}
+
+impl SubAssign for Kinds {
+    fn sub_assign(&mut self, o: Self) {
+        self.files -= o.files;
+        self.dirs -= o.dirs;
+        self.links -= o.links;
+        self.specials -= o.specials;
     }
 }
 

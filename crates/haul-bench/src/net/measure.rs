@@ -261,6 +261,7 @@ fn setup(workers: u32, cancel: Cancel) -> Setup {
         heartbeat: Box::new(|| {}),
         sentence: String::new(),
         show_progress: Arc::default(),
+        team: None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::entry::{Dir, Kind, MetaMask, Name};
 use crate::error::ErrorKind;
 use crate::event::Warning;
 use crate::store::{MetaSpec, Token};
+use crate::team::message::Pile;
 
 use super::context::Context;
 use super::deletes::deletes;
@@ -29,7 +30,7 @@ pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
     done && supervisor.until_idle("finishing") && supervisor.aside("removing", emptied::remove)
 }
 
-fn directories(cx: &Arc<Context>) {
+pub fn directories(cx: &Arc<Context>) {
     if !cx.keeps_dirs() {
         return;
     }
@@ -41,7 +42,7 @@ fn directories(cx: &Arc<Context>) {
         if let Some(late) = LateDir::decode(&record)
             && let Some(name) = late.name()
         {
-            late_directory(cx, &name, &late);
+            late_directory(cx, &name, &late, &record);
         }
         before = record;
         if cx.cancel.is_set() {
@@ -50,11 +51,16 @@ fn directories(cx: &Arc<Context>) {
     }
 }
 
-fn late_directory(cx: &Context, name: &Name, late: &LateDir) {
+fn late_directory(cx: &Context, name: &Name, late: &LateDir, record: &[u8]) {
     let source = &cx.job.roots[late.root].store;
     let set = retry(|| source.stat(name, cx.job.keep)).and_then(|mut entry| {
         cx.transform(late.root, &mut entry);
         entry.mtime = late.mtime;
+        // Other ranks may still have to go through it.
+        if let Some(ranks) = cx.ranks.as_ref().filter(|ranks| !ranks.leads() && cx.post_pass.must_wait(&entry)) {
+            ranks.leave(cx, Pile::Dirs, record);
+            return Ok(());
+        }
         let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
         let landed = retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?;
         cx.out.refused(&entry, landed.refused);
@@ -68,7 +74,7 @@ fn late_directory(cx: &Context, name: &Name, late: &LateDir) {
 }
 
 /// Unfinished writes of an earlier run that this one had no use for.
-fn leftovers(cx: &Arc<Context>) {
+pub fn leftovers(cx: &Arc<Context>) {
     if !cx.writes() || cx.cancel.is_set() || cx.out.impaired.load(Ordering::Relaxed) {
         return;
     }

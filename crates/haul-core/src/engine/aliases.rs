@@ -70,10 +70,14 @@ pub fn link(cx: &Context, work: &DirWork, leader: &[u8], entry: &Entry, target: 
 
 /// Another name of a file of which it is not known yet under which name it is copied.
 pub fn link_later(cx: &Context, work: &DirWork, entry: &Entry) {
-    let mut record = entry.dev.to_be_bytes().to_vec();
+    let device = cx.ranks.as_ref().map_or(entry.dev, |ranks| ranks.device(cx, work.root, entry));
+    let mut record = device.to_be_bytes().to_vec();
     record.extend(entry.ino.to_be_bytes());
     record.extend(Alias::encode(work, entry));
-    sort(&cx.post_pass.linked, &cx.out, &record);
+    match &cx.ranks {
+        Some(ranks) => ranks.linked(cx, entry.ino, record),
+        None => sort(&cx.post_pass.linked, &cx.out, &record),
+    }
     cx.post_pass.dir(&cx.out, work);
 }
 

@@ -19,6 +19,7 @@ use super::hardlinks::HardLinks;
 use super::identity::Identity;
 use super::owners::Owners;
 use super::post_pass::PostPass;
+use super::ranks::Ranks;
 use super::reporter::Reporter;
 use super::step::Step;
 use super::task::{Scheduler, Task};
@@ -54,6 +55,8 @@ pub struct Context {
     /// That files with several names are not written in place was said.
     pub in_place_refused: AtomicBool,
     gap_reported: AtomicBool,
+    /// The others, where several processes do this job.
+    pub ranks: Option<Ranks>,
 }
 
 /// What an earlier run left, and where this one keeps what may be left of it.
@@ -65,7 +68,7 @@ pub struct Records {
 }
 
 impl Context {
-    pub fn new(job: Job, observer: Arc<dyn Observer>, records: Records, cancel: Cancel, perform: Perform) -> Self {
+    pub fn new(job: Job, observer: Arc<dyn Observer>, records: Records, cancel: Cancel, ranks: Option<Ranks>, perform: Perform) -> Self {
         let Records { journal, past, spill } = records;
         let caps = job.target.caps().clone();
         // Where names cannot share a file, each gets one of its own.
@@ -102,6 +105,7 @@ impl Context {
             gap_reported: AtomicBool::new(false),
             owners: Owners::of(job.clone()),
             step: Step::new(slow),
+            ranks,
             job,
         }
     }

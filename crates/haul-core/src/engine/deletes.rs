@@ -56,47 +56,81 @@ pub fn mark_for_deletion(cx: &Context, work: &DirWork, target: &Entry) {
 
 /// After everything has landed, and not at all if anything failed to list or to copy.
 pub fn deletes(cx: &Arc<Context>) {
-    let topmost = lock(&cx.post_pass.to_delete).len();
+    let topmost = topmost(cx);
     if topmost == 0 || cx.cancel.is_set() {
         return;
     }
-    if cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors) {
+    if is_unsafe(cx) {
         return skip_deletes(cx, topmost);
     }
-    let mut to_delete = std::mem::replace(&mut *lock(&cx.post_pass.to_delete), SpillQueue::new(&cx.spill, IN_MEMORY));
-    if let Some(most) = cx.job.deletion.and_then(|deletion| deletion.most) {
-        let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
-        let mut count = 0;
-        loop {
-            let record = match to_delete.pop() {
-                Ok(Some(record)) => record,
-                Ok(None) => break,
-                Err(e) => return cx.out.spilled(Err(e)),
-            };
-            match doomed_entry(&record, &mut None) {
-                Some(entry) if entry.kind == Kind::Dir => would_go(cx, &entry, &mut |_| count += 1),
-                Some(_) => count += 1,
-                None => {}
-            }
-            cx.out.spilled(again.push(&record));
-        }
-        to_delete = again;
-        // Whatever went wrong while they were counted, the count is not to be trusted.
-        if cx.cancel.is_set() || (cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors))
-        {
-            return skip_deletes(cx, topmost);
-        }
-        let limit = match most {
-            MaxDelete::Count(n) => n,
-            MaxDelete::Percent(percent) => (cx.post_pass.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
-        };
-        if count > limit {
-            let why = Skipped::TooMany { allowed: limit, names: count };
-            cx.out.report().deletes_skipped = Some(why.clone());
-            cx.out.report().ending = Ending::TooManyDeletes;
-            return cx.out.warn(Warning::DeletesSkipped(why));
-        }
+    if is_limited(cx) {
+        count(cx);
     }
+    let (matched, counted) = (cx.post_pass.matched.load(Ordering::Relaxed), cx.post_pass.counted.load(Ordering::Relaxed));
+    if are_allowed(cx, topmost, matched, counted) {
+        remove_marked(cx);
+    }
+}
+
+/// How many names are to be deleted, of a tree only its top.
+pub fn topmost(cx: &Context) -> u64 {
+    lock(&cx.post_pass.to_delete).len()
+}
+
+/// Something could not be listed or copied, so that a name may only look like one too many.
+fn is_unsafe(cx: &Context) -> bool {
+    cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors)
+}
+
+pub fn is_limited(cx: &Context) -> bool {
+    cx.job.deletion.is_some_and(|deletion| deletion.most.is_some())
+}
+
+/// Counts what would be deleted, with all that is below.
+pub fn count(cx: &Arc<Context>) {
+    let mut to_delete = std::mem::replace(&mut *lock(&cx.post_pass.to_delete), SpillQueue::new(&cx.spill, IN_MEMORY));
+    let mut count = 0;
+    loop {
+        let record = match to_delete.pop() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(e) => return cx.out.spilled(Err(e)),
+        };
+        match doomed_entry(&record, &mut None) {
+            Some(entry) if entry.kind == Kind::Dir => would_go(cx, &entry, &mut |_| count += 1),
+            Some(_) => count += 1,
+            None => {}
+        }
+        cx.out.spilled(lock(&cx.post_pass.to_delete).push(&record));
+    }
+    cx.post_pass.counted.store(count, Ordering::Relaxed);
+}
+
+/// Whether what was counted may go, where that is limited; if not, says so.
+pub fn are_allowed(cx: &Context, topmost: u64, matched: u64, counted: u64) -> bool {
+    // Whatever went wrong while they were counted, the count is not to be trusted.
+    if cx.cancel.is_set() || is_unsafe(cx) {
+        skip_deletes(cx, topmost);
+        return false;
+    }
+    let Some(most) = cx.job.deletion.and_then(|deletion| deletion.most) else { return true };
+    let limit = match most {
+        MaxDelete::Count(n) => n,
+        MaxDelete::Percent(percent) => (matched + counted) * u64::from(percent) / 100,
+    };
+    if counted <= limit {
+        return true;
+    }
+    let why = Skipped::TooMany { allowed: limit, names: counted };
+    cx.out.report().deletes_skipped = Some(why.clone());
+    cx.out.report().ending = Ending::TooManyDeletes;
+    cx.out.warn(Warning::DeletesSkipped(why));
+    false
+}
+
+/// Deletes what was marked.
+pub fn remove_marked(cx: &Arc<Context>) {
+    let mut to_delete = std::mem::replace(&mut *lock(&cx.post_pass.to_delete), SpillQueue::new(&cx.spill, IN_MEMORY));
     let mut parent = None;
     let mut batch = Vec::new();
     loop {

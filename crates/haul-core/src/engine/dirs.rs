@@ -129,8 +129,11 @@ pub fn enter_now(cx: &Context, pending: PendingDir) -> Result<Arc<DirWork>> {
 }
 
 /// Directories of which everything is done get their own attributes. Those that would lock us out wait for the end.
-pub fn finish(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
+pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
     let began = Instant::now();
+    if let Some(ranks) = &cx.ranks {
+        works.retain(|work| !ranks.gives_back(cx, work));
+    }
     if cx.job.remove_dirs && cx.writes() {
         works.iter().for_each(|work| cx.post_pass.emptied(&cx.out, work));
     }

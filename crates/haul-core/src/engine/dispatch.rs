@@ -2,11 +2,8 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::bundle::Bundle;
-use crate::report::Report;
-use crate::schedule::DirWork;
 
 use super::context::Context;
 use super::task::Task;
@@ -35,17 +32,17 @@ pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::File(file) => file::run::perform(cx, &file),
         Task::Finish(works) => dirs::finish(cx, works),
         Task::Lost(e) => cx.out.spilled(Err(e)),
-        Task::Reply(work, done) => add(cx, &work, *done),
+        Task::Reply(work, reply) => {
+            if reply.touched {
+                work.touch();
+            }
+            cx.sched.items_done(&work, 1);
+        }
         Task::Verify(checks) => verify::perform(cx, checks),
     }
-    cx.sched.done(lane)
-}
-
-/// What another process did below `work`: nothing is deleted if something failed there, as if it had been here.
-fn add(cx: &Context, work: &Arc<DirWork>, done: Report) {
-    if done.failed > 0 {
-        cx.out.impaired.store(true, Ordering::Relaxed);
+    let idle = cx.sched.done(lane);
+    if let Some(ranks) = &cx.ranks {
+        ranks.after_task(cx, idle);
     }
-    *cx.out.report() += done;
-    cx.sched.items_done(work, 1);
+    idle
 }

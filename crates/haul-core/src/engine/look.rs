@@ -216,7 +216,7 @@ pub fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
             let mut plans = Plans::default();
             cx.sched.hold(&work);
             sort_out(cx, &work, entry, step, staged, &mut plans);
-            cx.sched.planned(&work, plans.next);
+            plans.hand_on(cx, &work);
         }
     }
 }

@@ -28,6 +28,7 @@ mod emptied;
 mod file;
 mod hardlinks;
 mod identity;
+mod leases;
 mod links;
 mod listed;
 mod look;
@@ -36,6 +37,7 @@ mod names;
 mod owners;
 mod planned;
 mod post_pass;
+mod ranks;
 mod references;
 mod reporter;
 mod small;
@@ -43,6 +45,7 @@ mod sorted;
 mod sources;
 mod space;
 mod step;
+mod steps;
 mod supervise;
 mod task;
 mod tries;
@@ -61,10 +64,12 @@ use crate::journal::{Journal, Progress as Past};
 use crate::report::{Ending, Report};
 use crate::retry::Scope;
 use crate::store::RemoteWork;
+use crate::team::Team;
 use crate::tune::Tuner;
 use crate::verdict::{Ends, Machine, verdict};
 
 use context::{Context, Records};
+use ranks::Ranks;
 
 /// What a run needs beside its job.
 pub struct Setup {
@@ -85,23 +90,28 @@ pub struct Setup {
     pub sentence: String,
     /// Takes one progress snapshot at once whenever it is set: SIGUSR1.
     pub show_progress: Arc<std::sync::atomic::AtomicBool>,
+    /// The ranks that do this job together; `None`: this process alone.
+    pub team: Option<Team>,
 }
 
 /// Does the job. Failures of single names are in the report and were events; this returns always.
 pub fn run(job: Job, setup: Setup) -> Report {
-    let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, show_progress } = setup;
+    let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, show_progress, team } = setup;
     observer.on(&Event::Started { sentence: &sentence });
     let (workers_fixed, limit) = (job.workers.is_some() && !job.ordered, job.limit.map(|l| l as f64));
     let machine = Machine { processors, workers_fixed, limit, names: observer.names() };
     let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
     let records = Records { journal, past, spill };
-    let cx = Arc::new(Context::new(job, observer.clone(), records, cancel.clone(), dispatch::perform));
+    let cx = Arc::new(Context::new(job, observer.clone(), records, cancel.clone(), team.and_then(Ranks::of), dispatch::perform));
     // Threads that are started from here on have it from this one.
     let reporter = cx.clone();
     let _retries = Scope::new(cx.job.retries, cancel, move |error, again| reporter.out.retried(error, again)).enter();
     let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, show_progress);
 
-    let finished = feed(&cx, &mut supervisor) && after::finish(&cx, &mut supervisor);
+    let finished = match &cx.ranks {
+        None => feed(&cx, &mut supervisor) && after::finish(&cx, &mut supervisor),
+        Some(ranks) => steps::run(&cx, ranks, &mut supervisor),
+    };
     supervisor.stop();
 
     let mut report = cx.out.take_report();
@@ -114,6 +124,9 @@ pub fn run(job: Job, setup: Setup) -> Report {
         cx.out.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
+    if let Some(ranks) = &cx.ranks {
+        ranks.end(&cx, &mut report);
+    }
     (report.remote_source, report.remote_destination) = remote_work(&cx, report.elapsed);
     let verdict = verdict(&report, machine, &ends);
     (report.limiter, report.limited_by, report.next) = (verdict.limiter, verdict.sentence, verdict.next);

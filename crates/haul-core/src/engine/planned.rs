@@ -126,6 +126,8 @@ pub fn place(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<&En
     if has_names {
         // The run before this one may have chosen another of its names: what it copied is found first.
         let unsure = cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare);
+        // Another rank may meet another of its names.
+        let unsure = unsure || cx.ranks.is_some();
         let role = if unsure { Role::Later } else { cx.hard().meet(&entry, || entry.name.path()) };
         if role != Role::Leader {
             plans.next.done += 1;

@@ -27,6 +27,8 @@ pub struct PostPass {
     pub emptied: Mutex<Option<Sorter>>,
     /// Names that stand on both sides, of which a part may be allowed to be deleted.
     pub matched: AtomicU64,
+    /// Names to delete with all below them, once they have been counted.
+    pub counted: AtomicU64,
 }
 
 /// Longer paths first is not enough; a parent sorts before its children, so the reverse is deepest first.
@@ -43,6 +45,7 @@ impl PostPass {
             dirs: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             emptied: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             matched: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
         }
     }
 

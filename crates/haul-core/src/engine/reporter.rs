@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Event, Observer, Warning, Why};
 use crate::hint::Hint;
 use crate::job::{Job, Mode};
-use crate::report::{Report, Times};
+use crate::report::{Kinds, Report, Times};
 use crate::retry::Again;
 
 /// Counters for the display, and for noticing that nothing moves.
@@ -117,6 +117,14 @@ impl Reporter {
     pub fn planned(&self, entry: &Entry) {
         self.tally.planned_files.fetch_add(1, Ordering::Relaxed);
         self.tally.planned_bytes.fetch_add(entry.size, Ordering::Relaxed);
+    }
+
+    /// Names that were found and planned here, and are by now given to somebody who does that again.
+    pub fn unplanned(&self, found: Kinds, files: u64, bytes: u64) {
+        self.tally.found.fetch_sub(found.total(), Ordering::Relaxed);
+        self.tally.planned_files.fetch_sub(files, Ordering::Relaxed);
+        self.tally.planned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.report().found -= found;
     }
 
     /// A file has come.

@@ -126,8 +126,14 @@ impl Supervisor {
 
     /// Keeps the run going until there is nothing left to do; `false` if it was stopped before.
     pub fn until_idle(&mut self, phase: &'static str) -> bool {
+        let cx = self.cx.clone();
+        self.until(phase, || cx.sched.standing().idle)
+    }
+
+    /// Keeps the run going until something has happened; `false` if it was stopped before.
+    pub fn until(&mut self, phase: &'static str, mut happened: impl FnMut() -> bool) -> bool {
         loop {
-            if self.cx.sched.standing().idle {
+            if happened() {
                 return !self.cx.cancel.is_set();
             }
             if !self.turn(phase) {
@@ -183,6 +189,9 @@ impl Supervisor {
             }
             self.next.flush = now + Duration::from_millis(200);
         }
+        if let Some(ranks) = &self.cx.ranks {
+            ranks.watch(&self.cx, now);
+        }
         if now >= self.next.beat {
             (self.heartbeat)();
             self.next.beat = now + Duration::from_secs(5);
@@ -201,6 +210,11 @@ impl Supervisor {
         let waited = wake.wait_timeout_while(woken, until.max(Duration::from_millis(1)), |woken| !*woken);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
         true
+    }
+
+    /// What wakes this thread.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn tick(&mut self) {

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::entry::{Entry, Name as Path};
 use crate::plan::Step;
-use crate::report::Report;
 use crate::schedule::{self, DirWork, Kinds, SmallWork};
 
 use super::file::open_file::{OpenFile, Reference};
@@ -19,11 +18,18 @@ impl Kinds for Work {
     type Small = Small;
     type File = OpenFile;
     type Check = Check;
-    type Reply = Box<Report>;
+    type Reply = Reply;
 }
 
 pub type Task = schedule::Task<Work>;
 pub type Scheduler = schedule::Scheduler<Work>;
+
+/// Another process is done with what it took of a directory.
+#[derive(Debug)]
+pub struct Reply {
+    /// Something was made in the directory.
+    pub touched: bool,
+}
 
 /// A name that a listing found, on its way to the planner.
 #[derive(Debug)]

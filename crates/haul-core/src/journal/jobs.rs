@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::identity::is_id;
 use super::lock::{self, Here, Lock};
 use super::progress::Leftovers;
-use super::state::{FIGURES, State, fail, read_log, remove, unix};
+use super::state::{FIGURES, State, fail, others, read_logs, remove, unix};
 use super::text;
 use crate::entry::unshown;
 use crate::error::Result;
@@ -146,7 +146,7 @@ impl State {
             let dir = self.jobs().join(&info.id);
             match Lock::take(&dir.join("lock"), self.here(), unix(now)) {
                 // Looked at again now that nobody changes it.
-                Ok(Ok(lock)) => match read_log(&dir.join("journal"), self.here()) {
+                Ok(Ok(lock)) => match read_logs(&dir, self.here()) {
                     Ok((fold, _)) => {
                         let left = fold.into_leftovers();
                         let leftovers = left.large.into_iter().chain(left.small).collect();
@@ -180,6 +180,9 @@ impl Cleaning {
             let path = self.dir.join(name);
             remove(&path).map_err(|error| fail(error, "remove", &path))?;
         }
+        for path in others(&self.dir).unwrap_or_default() {
+            remove(&path).map_err(|error| fail(error, "remove", &path))?;
+        }
         self.lock.remove();
         match std::fs::remove_dir(&self.dir) {
             // A new run of the job has begun in it already.
@@ -200,7 +203,7 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
         (Some(holder), _) => JobState::Running { pid: holder.here.pid, host: holder.here.host.clone() },
         (None, Some(record)) if !journal.try_exists()? => finished(record),
         (None, _) => {
-            let (fold, _) = read_log(&journal, here)?;
+            let (fold, _) = read_logs(dir, here)?;
             match &record {
                 Some(record) if fold.finished => finished(record),
                 _ => {

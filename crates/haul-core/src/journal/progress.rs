@@ -156,6 +156,23 @@ impl Fold {
         }
     }
 
+    /// What another rank of the last run has left. Its own records of a write are later than those that stand here.
+    pub fn merge(&mut self, other: Fold) {
+        self.inherit();
+        for session in other.sessions.into_values() {
+            self.sessions.retain(|_, old| old.token != session.token || old.path != session.path);
+            let number = self.next_session;
+            self.next_session += 1;
+            self.sessions.insert(number, Session { session: number, ..session });
+        }
+        let open = other.open.into_values().map(|(dir, leaves)| (dir, leaves.into_iter().collect()));
+        for (dir, leaves) in other.unfinished.into_iter().chain(open) {
+            let leaves: Leaves = leaves;
+            self.unfinished.entry(dir).or_default().extend(leaves);
+        }
+        self.identity = self.identity.take().or(other.identity);
+    }
+
     /// The run that had these intents open is over.
     fn inherit(&mut self) {
         for (_, (dir, leaves)) in std::mem::take(&mut self.open) {

@@ -4,6 +4,7 @@
 //! <root>/jobs/<id>/lock      who is at work on the job
 //!                 /job       what the job is, for people and `haul jobs`
 //!                 /journal   while it is not finished
+//!                 /journal.N of rank N, where several processes do the job
 //!                 /record    how it ended
 //!                 /figures   what its last run took; of a finished job only this and the record are left
 //! ```
@@ -92,6 +93,21 @@ impl State {
 
     pub(super) fn jobs(&self) -> PathBuf {
         self.root.join("jobs")
+    }
+
+    /// The journal of another rank than the first, once the first has opened its own: what earlier runs left, and where this rank
+    /// writes. The lock is the first rank's. The progress is always that of a rerun, as the first rank has begun.
+    pub fn join(&self, identity: &Identity, rank: u32, restart: bool) -> Result<(Journal, Progress)> {
+        let dir = self.jobs().join(identity.id());
+        let path = dir.join("journal");
+        let (mut fold, _) = read_log(&path, &self.here).map_err(|error| unreadable(error, &path))?;
+        if restart {
+            fold.forget_receipts();
+        }
+        let Here { boot, host, pid, .. } = self.here.clone();
+        let begun = Record::Begun { version: VERSION, identity: identity.clone(), boot, host, pid, unix_seconds: unix_now() };
+        let journal = Journal::beside(&dir.join(format!("journal.{rank}")), fold.next_session, begun);
+        Ok((journal, fold.into_progress(restart)))
     }
 
     /// Takes the job's lock. `Busy` if another run of the job holds it, with who and what to do; `Cancelled` if the wait was
@@ -189,7 +205,7 @@ impl JobDir {
     /// error, since it may name incomplete files; one that cannot be written is not, see [`Journal`].
     pub fn journal(&self) -> Result<(Journal, Progress)> {
         let path = self.path.join("journal");
-        let (mut fold, good) = match read_log(&path, &self.here) {
+        let (mut fold, good) = match read_logs(&self.path, &self.here) {
             Ok(read) => read,
             Err(_) if self.begin.restart => {
                 if path.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
@@ -211,7 +227,13 @@ impl JobDir {
             pid: self.here.pid,
             unix_seconds: self.lock.since(),
         };
-        let journal = Journal::begin(&path, &fold, good, begun);
+        let (journal, whole) = Journal::begin(&path, &fold, good, begun);
+        if whole {
+            // What they say is in the first one now.
+            for other in others(&self.path).unwrap_or_default() {
+                remove(&other).map_err(|error| fail(error, "remove", &other))?;
+            }
+        }
         *self.journal.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(journal.clone());
         Ok((journal, fold.into_progress(self.begin.restart)))
     }
@@ -237,6 +259,9 @@ impl JobDir {
         about.push('\n');
         about.push_str(record);
         let written = put_file(&self.path, "record", &about);
+        for other in others(&self.path).unwrap_or_default() {
+            remove(&other).map_err(|error| fail(error, "remove", &other))?;
+        }
         for name in ["journal", "journal.new", "job"] {
             remove(&self.path.join(name)).map_err(|error| fail(error, "remove", &self.path.join(name)))?;
         }
@@ -277,6 +302,35 @@ impl JobDir {
         text::put(&mut about, "started", &self.lock.since().to_string());
         about
     }
+}
+
+/// The journals of the job's other ranks.
+pub(super) fn others(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let rank = name.to_str().and_then(|name| name.strip_prefix("journal."));
+        if rank.is_some_and(|rank| rank.bytes().all(|byte| byte.is_ascii_digit())) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Folds the logs of all ranks. Those of others are of no interest once the first one says that the job is finished.
+pub(super) fn read_logs(dir: &Path, here: &Here) -> io::Result<(Fold, u64)> {
+    let (mut fold, good) = read_log(&dir.join("journal"), here)?;
+    if !fold.finished {
+        for path in others(dir)? {
+            fold.merge(read_log(&path, here)?.0);
+        }
+    }
+    Ok((fold, good))
 }
 
 /// Folds a log as it looks from `here`; an absent one is empty.

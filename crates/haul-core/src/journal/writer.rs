@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::compact;
 use super::log::{HEADER, VOID_AT, frame};
-use super::progress::Fold;
+use super::progress::{Fold, Session};
 use super::record::{self, Record};
 use crate::entry::{Stamp, show};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,6 +37,8 @@ struct Shared {
     keeps: AtomicBool,
     sessions: AtomicU32,
     bundles: AtomicU32,
+    /// What earlier runs left stands in another rank's journal.
+    beside: bool,
     trouble: Mutex<Option<String>>,
     log: Mutex<Option<Log>>,
 }
@@ -58,50 +60,71 @@ struct Log {
 impl Journal {
     /// For runs without a journal: keeps nothing, and refuses intents.
     pub fn none() -> Self {
-        Self::start(None, 0)
+        Self::start(None, 0, false)
     }
 
-    fn start(log: Option<Log>, next_session: u32) -> Self {
+    fn start(log: Option<Log>, next_session: u32, beside: bool) -> Self {
         Journal(Arc::new(Shared {
             keeps: AtomicBool::new(log.is_some()),
             sessions: AtomicU32::new(next_session),
             bundles: AtomicU32::new(0),
+            beside,
             trouble: Mutex::new(None),
             log: Mutex::new(log),
         }))
     }
 
     /// Opens the journal at `path`: compacted to what is open in `fold`, or, if that fails, the first `good` bytes and then
-    /// `begun`.
-    pub(super) fn begin(path: &Path, fold: &Fold, good: u64, begun: Record) -> Self {
-        match rewrite(path, fold, &begun).or_else(|_| append(path, good, &begun)) {
-            Ok((file, end)) => Self::over(file, path, end, begun, fold.next_session),
+    /// `begun`. Says whether all of `fold` is in it.
+    pub(super) fn begin(path: &Path, fold: &Fold, good: u64, begun: Record) -> (Self, bool) {
+        let rewritten = rewrite(path, fold, &begun);
+        let whole = rewritten.is_ok();
+        match rewritten.or_else(|_| append(path, good, &begun)) {
+            Ok((file, end)) => (Self::over(file, path, end, begun, fold.next_session), whole),
             Err(error) => {
                 let log = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path).ok();
                 let journal = match log {
                     Some(file) => Self::over(file, path, good, begun, fold.next_session),
-                    None => Self::start(None, fold.next_session),
+                    None => Self::start(None, fold.next_session, false),
                 };
+                journal.0.turn_off(path, error);
+                (journal, false)
+            }
+        }
+    }
+
+    /// Opens the journal of another rank than the first, which has in its own what earlier runs left.
+    pub(super) fn beside(path: &Path, next_session: u32, begun: Record) -> Self {
+        match rewrite(path, &Fold::default(), &begun) {
+            Ok((file, end)) => Self::start(Some(Log::new(file, path, end, begun)), next_session, true),
+            Err(error) => {
+                let journal = Self::start(None, next_session, true);
                 journal.0.turn_off(path, error);
                 journal
             }
         }
     }
 
+    /// An unfinished write of an earlier run is taken up: under which number it is in this journal from now on.
+    #[must_use]
+    pub fn take_up(&self, old: Session) -> Session {
+        if !self.0.beside {
+            return old;
+        }
+        let Ok(session) = self.open_session(&old.path, &old.stamp, old.chunk, &old.token) else { return old };
+        // What was landed elsewhere is in this journal only once it has been seen to be there.
+        for receipt in old.landed.receipts().filter(|receipt| !old.landed.is_foreign(receipt.index)) {
+            self.landed(session, &receipt);
+        }
+        for (index, bytes) in old.landed.parts() {
+            self.landed_part(session, index, bytes);
+        }
+        Session { session, ..old }
+    }
+
     /// Appends to `file` from `end` on.
     pub(super) fn over(file: File, path: &Path, end: u64, begun: Record, next_session: u32) -> Self {
-        let log = Log {
-            file,
-            path: path.to_path_buf(),
-            end,
-            buffer: Vec::with_capacity(BUFFER + 4096),
-            begun,
-            hook: None,
-            appended: 0,
-            compact_at: COMPACT_FROM.max(end.saturating_mul(2)),
-            off: false,
-        };
-        Self::start(Some(log), next_session)
+        Self::start(Some(Log::new(file, path, end, begun)), next_session, false)
     }
 
     /// For tests that stop at a record: with a hook, each record is written before the call returns.
@@ -270,6 +293,20 @@ impl Shared {
 }
 
 impl Log {
+    fn new(file: File, path: &Path, end: u64, begun: Record) -> Log {
+        Log {
+            file,
+            path: path.to_path_buf(),
+            end,
+            buffer: Vec::with_capacity(BUFFER + 4096),
+            begun,
+            hook: None,
+            appended: 0,
+            compact_at: COMPACT_FROM.max(end.saturating_mul(2)),
+            off: false,
+        }
+    }
+
     fn append(&mut self, when: When, payload: impl FnOnce(&mut Vec<u8>)) -> io::Result<bool> {
         if !frame(&mut self.buffer, payload) {
             return Ok(false);
@@ -330,7 +367,10 @@ impl Drop for Shared {
 
 /// Replaces the log atomically. Synced: only here could a crash lose more than the last records.
 fn rewrite(path: &Path, fold: &Fold, begun: &Record) -> io::Result<(File, u64)> {
-    let beside = path.with_extension("new");
+    // Not the extension, which numbers the ranks.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
     let write = || {
         let file = open().truncate(true).open(&beside)?;
         let mut out = BufWriter::with_capacity(256 << 10, &file);

@@ -10,14 +10,15 @@ pub struct Completion<R> {
     open: HashMap<u64, usize>,
     /// Directories in which nothing is open, for their own attributes.
     ready: VecDeque<Arc<DirWork>>,
-    /// What other processes do, by its path, and the directory that waits for it.
-    outside: HashMap<Box<[u8]>, Arc<DirWork>>,
+    /// What other processes do, by the number of its lease, and the directory that waits for it.
+    outside: HashMap<u64, Arc<DirWork>>,
+    leases: u64,
     replies: VecDeque<(Arc<DirWork>, R)>,
 }
 
 impl<R> Completion<R> {
     pub fn new() -> Self {
-        Completion { open: HashMap::new(), ready: VecDeque::new(), outside: HashMap::new(), replies: VecDeque::new() }
+        Completion { open: HashMap::new(), ready: VecDeque::new(), outside: HashMap::new(), leases: 0, replies: VecDeque::new() }
     }
 
     /// Nothing is ready, and nothing is awaited from outside.
@@ -55,14 +56,16 @@ impl<R> Completion<R> {
         done
     }
 
-    pub fn begin_outside(&mut self, work: &Arc<DirWork>, path: Box<[u8]>) {
-        if self.outside.insert(path, work.clone()).is_none() {
-            self.open(work, 1);
-        }
+    /// One more open item of a directory, which gets a number.
+    pub fn begin_outside(&mut self, work: &Arc<DirWork>) -> u64 {
+        self.open(work, 1);
+        self.leases += 1;
+        self.outside.insert(self.leases, work.clone());
+        self.leases
     }
 
-    pub fn end_outside(&mut self, path: &[u8], reply: R) -> bool {
-        let Some(work) = self.outside.remove(path) else { return false };
+    pub fn end_outside(&mut self, lease: u64, reply: R) -> bool {
+        let Some(work) = self.outside.remove(&lease) else { return false };
         self.replies.push_back((work, reply));
         true
     }

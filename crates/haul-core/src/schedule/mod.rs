@@ -3,9 +3,10 @@
 //! One pool of workers does everything: listing, looking up, moving, finishing. Every queue is bounded.
 //! Nobody waits for room: a worker whose listing finds the queues full works on them itself.
 //!
-//! Of the engine this knows what [`Kinds`] says. What other processes do is counted here by its path.
+//! Of the engine this knows what [`Kinds`] says. What other processes do is counted here, a number for each lease.
 
 mod completion;
+mod lend;
 mod pending;
 mod queues;
 mod state;
@@ -18,8 +19,9 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use lend::{Lent, Portion, Stock};
 pub use task::{Batches, BundleLimit, FileWork, Kinds, Lane, Planned, SmallWork, Task};
-pub use tree::{DirWork, PendingDir};
+pub use tree::{DirWork, Lease, PendingDir};
 
 use state::State;
 
@@ -177,17 +179,17 @@ impl<K: Kinds> Scheduler<K> {
         self.lock().completion.open(work, 1);
     }
 
-    /// Counts `path`, which another process copies with all below it, as one open item of `above`, its directory, until
-    /// [`Scheduler::end_outside`].
-    pub fn begin_outside(&self, above: &Arc<DirWork>, path: &[u8]) {
-        self.lock().completion.begin_outside(above, path.into());
+    /// Counts what another process does as one open item of `above`, its directory, until [`Scheduler::end_outside`]; says under
+    /// which number.
+    pub fn begin_outside(&self, above: &Arc<DirWork>) -> u64 {
+        self.lock().completion.begin_outside(above)
     }
 
     /// The other process has finished or given up: a worker takes the reply as a task and closes the item. `false` if nothing
-    /// waits for this path.
-    pub fn end_outside(&self, path: &[u8], reply: K::Reply) -> bool {
+    /// waits for this lease.
+    pub fn end_outside(&self, lease: u64, reply: K::Reply) -> bool {
         let mut state = self.lock();
-        let awaited = state.completion.end_outside(path, reply);
+        let awaited = state.completion.end_outside(lease, reply);
         self.wake_one(&state);
         awaited
     }
@@ -255,6 +257,7 @@ impl<K: Kinds> Scheduler<K> {
                 && state.pool.walking == 0
                 && state.walk.is_empty()
                 && state.effects.len() == 0
+                && state.pool.away == 0
                 && state.completion.all_inside(),
             idle: state.pool.fed && state.is_idle(),
         }

@@ -66,6 +66,18 @@ impl Pending {
         Ok(Some(batch))
     }
 
+    /// Takes out the oldest directories, which stand for the largest parts of the tree, as runs of one parent.
+    pub fn lend(&mut self, most: usize) -> Vec<(Arc<DirWork>, Vec<PendingDir>)> {
+        let mut runs: Vec<(Arc<DirWork>, Vec<PendingDir>)> = Vec::new();
+        for dir in self.stack.drain(..most.min(self.stack.len())) {
+            match runs.last_mut() {
+                Some((parent, run)) if Arc::ptr_eq(parent, &dir.parent) => run.push(dir),
+                _ => runs.push((dir.parent.clone(), vec![dir])),
+            }
+        }
+        runs
+    }
+
     /// Brings some of the spilled directories back.
     fn refill(&mut self) -> io::Result<()> {
         while self.spilled_count > 0 && self.stack.len() < MOST / 4 {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::completion::Completion;
+use super::lend::Stock;
 use super::pending::Pending;
 use super::queues::Queues;
 use super::task::{Batches, BundleLimit, FileWork, Kinds, Lane, SmallWork, Task};
@@ -53,6 +54,8 @@ pub struct Pool {
     /// How many workers may run at once.
     pub limit: u32,
     pub closed: bool,
+    /// What was lent and is not confirmed yet.
+    pub away: usize,
     /// The list of work is complete: nothing but the queues is left.
     pub fed: bool,
     /// Workers may leave when there is nothing to do; before, they wait for the next root.
@@ -100,7 +103,8 @@ impl<F: FileWork> Large<F> {
 impl<K: Kinds> State<K> {
     pub fn new(workers: u32, spill: &Path) -> Self {
         let walk = Walk { feed: None, pending: Pending::new(spill), listable: Vec::new(), names: Queues::new() };
-        let pool = Pool { running: 0, sleeping: 0, walking: 0, on_large: 0, limit: workers, closed: false, fed: false, last: false };
+        let pool =
+            Pool { running: 0, sleeping: 0, walking: 0, on_large: 0, limit: workers, closed: false, away: 0, fed: false, last: false };
         State {
             walk,
             effects: Queues::new(),
@@ -122,6 +126,15 @@ impl<K: Kinds> State<K> {
         self.walk.names.len() + self.effects.len() + self.small.len()
     }
 
+    pub fn stock(&self) -> Stock {
+        let (dirs, names) = (self.walk.pending.len(), self.walk.names.len() + self.small.len());
+        let chunks = self.large.shared.iter().map(|file| file.chunks_left()).sum();
+        let listing = !self.walk.listable.is_empty() || self.walk.feed.is_some();
+        let other = listing || self.effects.len() > 0 || !self.large.waiting.is_empty();
+        let dry = dirs == 0 && names == 0 && !other && !self.large.shared.iter().any(|file| file.wants_workers());
+        Stock { dirs, names, chunks, bundle: self.batches.files, other, dry }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.walk.is_empty()
             && self.effects.len() == 0
@@ -132,7 +145,7 @@ impl<K: Kinds> State<K> {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.pool.running == 0 && self.is_empty()
+        self.pool.running == 0 && self.pool.away == 0 && self.is_empty()
     }
 
     /// A task for a worker, who is to give it back. A worker that lists already takes no other listing.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::entry::Dir;
+use crate::entry::{Dir, Entry, Kind, Name};
 
 /// An engine that knows of nothing but directories.
 struct Bare;
@@ -41,20 +41,18 @@ fn scheduler() -> (Scheduler<Bare>, Arc<DirWork>) {
 #[test]
 fn a_directory_is_done_when_the_last_reply_from_outside_is() {
     let (sched, top) = scheduler();
-    sched.begin_outside(&top, b"a");
-    sched.begin_outside(&top, b"a/b");
-    sched.begin_outside(&top, b"a/b"); // the same once more
+    let (a, b) = (sched.begin_outside(&top), sched.begin_outside(&top));
     sched.items_done(&top, 1);
     assert!(!sched.done(Lane::Walk), "two subtrees are out");
     assert!(!sched.standing().idle && !sched.standing().walked);
 
-    assert!(sched.end_outside(b"a/b", "b"));
-    assert!(!sched.end_outside(b"a/b", "b") && !sched.end_outside(b"c", "c"), "nobody waits for these");
+    assert!(sched.end_outside(b, "b"));
+    assert!(!sched.end_outside(b, "b") && !sched.end_outside(77, "c"), "nobody waits for these");
     let Some(Task::Reply(work, "b")) = sched.next(0) else { panic!("a reply is a task") };
     sched.items_done(&work, 1);
     assert!(!sched.done(Lane::Other) && !sched.standing().idle);
 
-    assert!(sched.end_outside(b"a", "a"));
+    assert!(sched.end_outside(a, "a"));
     assert!(!sched.standing().idle, "its reply has not been dealt with");
     let Some(Task::Reply(work, "a")) = sched.next(0) else { panic!("a reply is a task") };
     assert!(Arc::ptr_eq(&work, &top));
@@ -68,7 +66,7 @@ fn a_directory_is_done_when_the_last_reply_from_outside_is() {
 #[test]
 fn workers_stay_while_something_is_outside() {
     let (sched, top) = scheduler();
-    sched.begin_outside(&top, b"a");
+    let lease = sched.begin_outside(&top);
     sched.items_done(&top, 1);
     sched.done(Lane::Walk);
     sched.last_feed();
@@ -89,7 +87,56 @@ fn workers_stay_while_something_is_outside() {
             }
             seen
         });
-        assert!(sched.end_outside(b"a", "reply"));
+        assert!(sched.end_outside(lease, "reply"));
         assert_eq!(worker.join().unwrap(), ["reply", "finish"]);
     });
+}
+
+fn below(top: &Arc<DirWork>, leaf: &[u8]) -> PendingDir {
+    let entry = Entry::bare(Name::new(&top.dir, leaf), Kind::Dir);
+    PendingDir { parent: top.clone(), entry, make: false, fresh: false, attributes: false, closed: false }
+}
+
+#[test]
+fn what_is_lent_is_one_open_item_for_each_directory_it_is_from() {
+    let (sched, top) = scheduler();
+    sched.push_names(&top, vec![(), (), ()]);
+    let Some(Task::Look(_, names)) = sched.next(0) else { panic!("names come first") };
+    let dirs = [b"a", b"b", b"c"].map(|leaf| below(&top, leaf)).into_iter().collect();
+    sched.planned(&top, Planned { dirs, ..Planned::default() });
+    assert_eq!(names.len(), 3);
+    sched.items_done(&top, 1);
+    sched.done(Lane::Walk);
+    sched.done(Lane::Walk);
+    let stock = sched.stock();
+    assert_eq!((stock.dirs, stock.names, stock.dry), (3, 0, false));
+    let lent = sched.lend(|stock| Portion { dirs: stock.dirs - 1, ..Portion::default() });
+    let [(lease, Lent::Dirs(work, dirs))] = &lent[..] else { panic!("one directory, one lease") };
+    assert!(Arc::ptr_eq(work, &top));
+    assert_eq!(dirs.iter().map(|dir| &dir.entry.name.leaf[..]).collect::<Vec<_>>(), [b"a", b"b"], "the oldest first");
+
+    let other: Scheduler<Bare> = Scheduler::new(BundleLimit { bytes: 1, files: 1 }, 1, Path::new("/nonexistent"));
+    let mut stand_in = DirWork::top(0, Dir::root());
+    stand_in.lease = Some(Lease { rank: 0, id: *lease });
+    let stand_in = Arc::new(stand_in);
+    other.adopt(&stand_in, vec![below(&stand_in, b"a"), below(&stand_in, b"b")], Vec::new());
+    for _ in 0..2 {
+        let Some(Task::Make(dirs)) = other.next(0) else { panic!("directories were lent") };
+        other.items_done(&stand_in, dirs.len());
+        other.done(Lane::Walk);
+    }
+    let Some(Task::Finish(done)) = other.next(0) else { panic!("all of the lease is done") };
+    assert_eq!(done[0].lease, Some(Lease { rank: 0, id: *lease }));
+
+    let Some(Task::Make(left)) = sched.next(0) else { panic!("one is left here") };
+    sched.items_done(&top, left.len());
+    sched.done(Lane::Walk);
+    assert!(!sched.standing().idle && sched.stock().dry);
+    assert!(sched.end_outside(*lease, "done"));
+    let Some(Task::Reply(work, _)) = sched.next(0) else { panic!("a reply is a task") };
+    sched.items_done(&work, 1);
+    sched.done(Lane::Other);
+    assert!(matches!(sched.next(0), Some(Task::Finish(_))));
+    assert!(!sched.done(Lane::Other) && !sched.standing().walked, "below those directories somebody is at work");
+    assert!(sched.confirmed() && sched.standing().idle && sched.standing().walked);
 }

@@ -24,13 +24,24 @@ pub struct DirWork {
     pub made: bool,
     /// Not to be listed: a mount point where the walk stays on one file system, a directory that was named in a list of paths.
     pub closed: bool,
+    /// It stands for a directory of another process, which waits until everything that came from there is done.
+    pub lease: Option<Lease>,
+}
+
+/// A part of another process's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Whose work it is.
+    pub rank: u32,
+    /// Its number there.
+    pub id: u64,
 }
 
 impl DirWork {
     /// A directory without a parent: the top of a root, or one of which nothing but a name is meant.
     pub fn top(root: usize, dir: Dir) -> DirWork {
         let touched = AtomicBool::new(false);
-        DirWork { dir, root, parent: None, entry: None, fresh: false, attributes: false, touched, made: false, closed: false }
+        DirWork { dir, root, parent: None, entry: None, fresh: false, attributes: false, touched, made: false, closed: false, lease: None }
     }
 
     pub fn touch(&self) {
@@ -76,7 +87,12 @@ impl PendingDir {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut record = self.parent.dir.id().to_le_bytes().to_vec();
+        [&self.parent.dir.id().to_le_bytes()[..], &self.encode_below()].concat()
+    }
+
+    /// Without its parent.
+    pub fn encode_below(&self) -> Vec<u8> {
+        let mut record = Vec::new();
         let flags = [self.make, self.fresh, self.attributes, self.closed];
         record.push(flags.iter().enumerate().map(|(i, flag)| u8::from(*flag) << i).sum());
         record.extend(codec::encode(&self.entry));
@@ -89,7 +105,8 @@ impl PendingDir {
         Some((u64::from_le_bytes(*id), rest))
     }
 
-    pub(super) fn decode(parent: Arc<DirWork>, rest: &[u8]) -> Option<PendingDir> {
+    /// What [`PendingDir::encode_below`] has made.
+    pub fn decode(parent: Arc<DirWork>, rest: &[u8]) -> Option<PendingDir> {
         let (flags, entry) = rest.split_first()?;
         let entry = codec::decode(&parent.dir, entry)?;
         let flag = |bit: u8| flags & bit != 0;

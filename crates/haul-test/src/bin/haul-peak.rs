@@ -51,6 +51,7 @@ fn main() -> std::process::ExitCode {
         heartbeat: Box::new(|| {}),
         sentence: String::new(),
         show_progress: Arc::new(AtomicBool::new(false)),
+        team: None,
     };
     let began = Instant::now();
     let report = run(job, setup);

@@ -14,5 +14,6 @@ mod streams;
 mod stress;
 mod support;
 mod survey;
+mod team;
 mod together;
 mod verify;

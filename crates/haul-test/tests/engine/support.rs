@@ -104,6 +104,7 @@ impl Run {
             heartbeat: Box::new(|| {}),
             sentence: String::new(),
             show_progress: Arc::new(AtomicBool::new(false)),
+            team: None,
         }
     }
 

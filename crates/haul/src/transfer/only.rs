@@ -54,6 +54,7 @@ fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         heartbeat: Box::new(|| ()),
         sentence: String::new(),
         show_progress: Arc::default(),
+        team: None,
     };
     let mut report = engine::run(prepared.job, setup);
     prepared.missing.iter().for_each(|e| report.fail(e));

@@ -180,6 +180,7 @@ impl Session {
             heartbeat,
             sentence,
             show_progress,
+            team: None,
         };
         // Modes are the source's, exactly; directories on the way to the destination are made by now.
         let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup))? } else { engine::run(job, setup) };

@@ -201,3 +201,62 @@ fn jobs_are_listed_and_cleaned_once_they_are_over() {
     assert!(place.state.list(now).unwrap().is_empty());
     assert!(!place.file("").exists());
 }
+
+#[test]
+fn journals_of_all_ranks_are_read_by_the_next_run_whatever_its_number_of_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = State::open_as(dir.path().join("state"), here()).unwrap();
+    let begin = || state.begin(&identity(), Begin::default()).unwrap();
+    {
+        let job = begin();
+        let (first, past) = job.journal().unwrap();
+        assert!(past.is_empty() && !past.is_rerun());
+        let (second, past) = state.join(&identity(), 1, false).unwrap();
+        assert!(past.is_empty());
+        let (third, _) = state.join(&identity(), 12, false).unwrap();
+        for (journal, name) in [(&first, "a"), (&second, "b"), (&third, "c")] {
+            let session = journal.open_session(name.as_bytes(), &stamp(100), 10, &token(name)).unwrap();
+            journal.landed(session, &receipt(3));
+            journal.intent(b"d", &mut [name.as_bytes()].into_iter()).unwrap();
+            journal.flush();
+        }
+    }
+    // Two ranks now. The second takes up what the third had begun, and begins anew what was the second's, under the same token.
+    {
+        let job = begin();
+        let (_first, past) = job.journal().unwrap();
+        assert_eq!(
+            std::fs::read_dir(job.path())
+                .unwrap()
+                .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("journal."))
+                .count(),
+            0
+        );
+        assert!(past.is_rerun() && past.is_begun(b"a") && past.is_begun(b"b") && past.is_begun(b"c"));
+        assert!([b"a", b"b", b"c"].iter().all(|name| past.unfinished(b"d", *name)));
+        let (second, past) = state.join(&identity(), 1, false).unwrap();
+        assert!(past.is_rerun());
+        let Resume::Continue(old) = past.take(b"c", &stamp(100)) else { panic!("it is not finished") };
+        assert!(old.landed.has(3) && !old.foreign());
+        let old = second.take_up(old);
+        second.landed(old.session, &receipt(4));
+        let Resume::Continue(old) = past.take(b"b", &stamp(100)) else { panic!("it is not finished") };
+        let old = second.take_up(old);
+        second.dropped(old.session);
+        let session = second.open_session(b"b", &stamp(100), 10, &token("b")).unwrap();
+        second.landed(session, &receipt(0));
+        second.flush();
+    }
+    let listed = state.list(SystemTime::now()).unwrap();
+    let JobState::Unfinished { staging, .. } = &listed[0].state else { panic!("{:?}", listed[0]) };
+    assert_eq!(staging.len(), 3);
+    let job = begin();
+    let (_alone, past) = job.journal().unwrap();
+    let landed = |name: &str| match past.take(name.as_bytes(), &stamp(100)) {
+        Resume::Continue(old) => old.landed.receipts().map(|receipt| receipt.index).collect::<Vec<_>>(),
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!((landed("a"), landed("b"), landed("c")), (vec![3], vec![0], vec![3, 4]), "nothing of what was begun anew");
+    job.finish("done").unwrap();
+    assert!(matches!(state.list(SystemTime::now()).unwrap()[0].state, JobState::Finished { .. }));
+}

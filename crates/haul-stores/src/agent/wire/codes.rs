@@ -1,14 +1,11 @@
 //! Enumerations as bytes. The positions in the tables are the protocol's: new ones come at the end.
 
-use std::sync::Mutex;
-
 use haul_core::entry::Kind;
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{Proof, Who};
 
 use super::protocol_error;
-use haul_core::lock::lock;
 
 fn code<T: PartialEq>(table: &[T], value: T) -> u8 {
     table.iter().position(|other| *other == value).unwrap_or(0) as u8
@@ -84,19 +81,4 @@ pub fn who_to(who: Who) -> u8 {
 
 pub fn who_from(byte: u8) -> Result<Who> {
     decode(&WHO, byte, "an owner that is neither a user nor a group")
-}
-
-/// The name of an operation, kept for good: there are a few dozen. Beyond that, all from a peer become one.
-pub fn intern(words: &str) -> &'static str {
-    static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut known = lock(&KNOWN);
-    if let Some(same) = known.iter().find(|other| **other == words) {
-        return same;
-    }
-    if known.len() >= 128 || words.len() > 40 || !words.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-        return "do";
-    }
-    let kept: &'static str = Box::leak(words.to_string().into_boxed_str());
-    known.push(kept);
-    kept
 }

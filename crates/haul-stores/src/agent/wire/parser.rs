@@ -8,7 +8,7 @@ use haul_core::error::{Error, Remedy, Result};
 use haul_core::store::{Caps, Landed, Receipt, Space, Volume, WriteStyle};
 use haul_core::varint;
 
-use super::codes::{error_from, intern, kind_from, proof_from};
+use super::codes::{error_from, kind_from, proof_from};
 use super::protocol_error;
 
 /// Workers that may write one remote file at a time: each uses what the others leave of the network.
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
             4 => Remedy::Reopen,
             _ => Remedy::Reconnect,
         };
-        let (op, reason) = (intern(&self.words()?), self.words()?);
+        let (op, reason) = (haul_core::intern::intern(&self.words()?), self.words()?);
         let mut e = Error::new(kind, op).because(reason).remedy_is(remedy);
         if let Some(path) = self.optional()? {
             e = e.at(path);
