@@ -98,6 +98,10 @@ impl Mpi {
         Ok(Mpi { rank, ranks, outbox, inbox: Mutex::new(inbox), thread: Mutex::new(Some(thread)) })
     }
 
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
     /// `Open MPI v4.1.4`
     pub fn library() -> String {
         library::version()

@@ -128,10 +128,10 @@ impl Exit {
     }
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
-        std::process::ExitCode::from(exit.code())
-    }
+/// The most severe of the codes with which several processes ended.
+pub fn worst(codes: &[u8]) -> u8 {
+    let known = |code: &u8| EXITS.iter().find(|(_, number, _)| number == code).map_or(Exit::Partial, |(exit, ..)| *exit);
+    codes.iter().map(known).fold(Exit::Success, Exit::or_worse).code()
 }
 
 /// `haul help exit-codes`.
@@ -193,6 +193,15 @@ mod tests {
             assert_eq!(exit.or_worse(Exit::Signal), Exit::Signal);
         }
         assert_eq!(Exit::Usage.or_worse(Exit::Partial), Exit::Partial);
+    }
+
+    #[test]
+    fn of_several_processes_the_most_severe_code_counts() {
+        assert_eq!(worst(&[0, 0]), 0);
+        assert_eq!(worst(&[0, 23, 0]), 23);
+        assert_eq!(worst(&[24, 11, 23]), 11);
+        assert_eq!(worst(&[75, 20, 75]), 20);
+        assert_eq!(worst(&[0, 99]), 23, "a code that no page has");
     }
 
     fn report(change: impl FnOnce(&mut Report)) -> Report {

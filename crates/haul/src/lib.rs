@@ -28,6 +28,7 @@ mod location;
 mod open;
 mod out;
 mod owners;
+mod ranks;
 
 mod render;
 mod retries;
@@ -37,21 +38,57 @@ mod units;
 
 use exit::Exit;
 use flags::{Command, Environment, Invocation, Parsed, Text, UsageError};
+use ranks::Ranks;
 
 /// The program, from the command line of this process to its exit code; with a team, one of its ranks.
 ///
 /// It has a thread of its own, so that a second signal ends the process while it is stuck in a system call.
-pub fn run(team: Option<Arc<dyn Transport>>) -> ExitCode {
+pub fn run(member: Option<Member>) -> Code {
     let (end, ends) = mpsc::channel();
     signals::leave_by(end.clone());
-    let rank = team.clone();
+    let other = member.clone();
     let begun = std::thread::Builder::new().name("haul".into()).stack_size(STACK).spawn(move || {
         let mut ended = Ended { end, code: PANICKED };
-        ended.code = program(rank.as_ref()).code();
+        ended.code = program(member).code();
     });
     match begun {
-        Ok(_) => ends.recv().unwrap_or(PANICKED).into(),
-        Err(_) => program(team.as_ref()).into(),
+        Ok(_) => Code(ends.recv().unwrap_or(PANICKED)),
+        Err(_) => Code(program(other).code()),
+    }
+}
+
+/// This process as a rank.
+#[derive(Clone)]
+pub struct Member {
+    pub transport: Arc<dyn Transport>,
+    /// The name of what carries the messages, for errors.
+    pub library: String,
+}
+
+/// Prints an error that kept the program from its work.
+pub fn failed(error: &Error) -> Code {
+    Code(out::error(error).code())
+}
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub u8);
+
+impl Code {
+    /// It does not end by itself: a signal or a panic ends it.
+    pub fn is_forced(self) -> bool {
+        self.0 == Exit::Signal.code() || self.0 == PANICKED
+    }
+
+    /// The most severe code of several processes.
+    pub fn worst(codes: &[u8]) -> Code {
+        if codes.contains(&PANICKED) { Code(PANICKED) } else { Code(exit::worst(codes)) }
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> ExitCode {
+        code.0.into()
     }
 }
 
@@ -72,7 +109,7 @@ impl Drop for Ended {
     }
 }
 
-fn program(team: Option<&Arc<dyn Transport>>) -> Exit {
+fn program(member: Option<Member>) -> Exit {
     let argv: Vec<OsString> = std::env::args_os().collect();
     let color = !no_color();
     // With a handler a write beyond the limit on file sizes (ulimit -f) fails with an error of its file; without, it kills.
@@ -80,9 +117,16 @@ fn program(team: Option<&Arc<dyn Transport>>) -> Exit {
     if argv.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         out::errors_as_json();
     }
+    // All ranks have the same command line: one of them talks about it.
+    let speaks = member.as_ref().is_none_or(|member| member.transport.rank() == 0);
     match understand(&argv, umask()) {
-        Ok(Parsed::Run(invocation)) => obey(*invocation, team),
-        Ok(Parsed::Print(text)) => ended(out::print_text(&text, color)),
+        Ok(Parsed::Run(invocation)) => match member {
+            None => obey(*invocation, None),
+            Some(member) => together(*invocation, member),
+        },
+        Ok(Parsed::Print(text)) if speaks => ended(out::print_text(&text, color)),
+        Ok(Parsed::Print(_)) => Exit::Success,
+        Err(error) if !speaks => error.exit,
         Err(error) => {
             out::record(&usage(&error.text.plain));
             out::complain(&error.text, color);
@@ -115,9 +159,33 @@ fn understand(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
     flags::parse(argv, &environment)
 }
 
+/// Does what a command line says, as a rank among others.
+fn together(invocation: Invocation, member: Member) -> Exit {
+    let mode = if matches!(invocation.command, Command::Check(_)) { Mode::Check } else { Mode::Copy };
+    let ranks = match Ranks::new(member.transport, &member.library) {
+        Ok(ranks) => ranks,
+        Err(e) => return out::error_in(&e, mode),
+    };
+    if !ranks.are_several() {
+        return obey(invocation, None);
+    }
+    if let Some(e) = ranks::refused(&invocation.command) {
+        return if ranks.leads() { out::error_in(&e, mode) } else { Exit::of_error(&e, mode) };
+    }
+    match ranks.meet(&invocation) {
+        Ok(true) => {
+            let exit = obey(invocation, Some(&ranks));
+            ranks.dismiss();
+            exit
+        }
+        Ok(false) => Exit::Success,
+        Err(e) => out::error_in(&e, mode),
+    }
+}
+
 /// Does what a command line says.
-fn obey(invocation: Invocation, team: Option<&Arc<dyn Transport>>) -> Exit {
-    if let Some(error) = team.is_none().then(|| apart(&invocation.command)).flatten() {
+fn obey(invocation: Invocation, ranks: Option<&Ranks>) -> Exit {
+    if let Some(error) = ranks.is_none().then(|| apart(&invocation.command)).flatten() {
         return out::error_in(&error, if matches!(invocation.command, Command::Check(_)) { Mode::Check } else { Mode::Copy });
     }
     let color = invocation.global.color;
@@ -129,8 +197,8 @@ fn obey(invocation: Invocation, team: Option<&Arc<dyn Transport>>) -> Exit {
     let global = &invocation.global;
     let _retries = retries::enter(&invocation);
     match invocation.command {
-        Command::Copy(flags) => transfer::copy(&flags, global),
-        Command::Check(flags) => command::check(&flags, global),
+        Command::Copy(flags) => transfer::copy(&flags, global, ranks),
+        Command::Check(flags) => command::check(&flags, global, ranks),
         Command::Sum(flags) => command::sum(&flags, global),
         Command::Ls(flags) => command::ls(&flags, global),
         Command::Du(flags) => command::du(&flags, global),

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    haul::run(None)
+    haul::run(None).into()
 }

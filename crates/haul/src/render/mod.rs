@@ -209,6 +209,8 @@ impl Renderer {
         self.log(state, text);
         self.erase(state);
         state.out.flush();
+        let own = self.options.follower.as_ref().filter(|_| !lead.is_empty()).map(|title| format!("{lead}{title}: "));
+        let lead = own.as_deref().unwrap_or(lead);
         if self.options.color && !color.is_empty() {
             state.err.line(&format!("\x1b[{color}m{lead}\x1b[0m{text}"));
         } else {
