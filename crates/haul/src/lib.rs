@@ -179,7 +179,12 @@ fn together(invocation: Invocation, member: Member) -> Exit {
             exit
         }
         Ok(false) => Exit::Success,
-        Err(e) => out::error_in(&e, mode),
+        Err(e) => {
+            if !ranks.leads() {
+                out::say(&ranks.title());
+            }
+            out::error_in(&e, mode)
+        }
     }
 }
 

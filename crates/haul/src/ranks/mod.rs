@@ -8,9 +8,9 @@
 
 mod meeting;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
@@ -32,7 +32,7 @@ const OPEN: Duration = Duration::from_secs(1800);
 
 /// The ranks of a job, of which this process is one.
 pub struct Ranks {
-    transport: Arc<dyn Transport>,
+    transport: Arc<Held>,
     node: String,
     /// The others know whether to go on.
     told: AtomicBool,
@@ -59,6 +59,7 @@ impl Ranks {
             let hint = "start it with the mpirun of that MPI, or with srun --mpi=pmix (srun --mpi=list shows what there is)";
             return Err(Error::new(ErrorKind::Usage, "start MPI").because(reason).hint(hint));
         }
+        let transport = Arc::new(Held { inner: transport, early: Mutex::default() });
         Ok(Ranks { transport, node, told: AtomicBool::new(false) })
     }
 
@@ -166,13 +167,49 @@ impl Ranks {
     }
 
     fn word(&self, most: Duration) -> Result<Word> {
-        match self.transport.receive(most)? {
-            Some((_, message)) => decoded(&message),
-            None => {
-                let reason = format!("rank 0 has not answered within {} s", most.as_secs());
-                Err(Error::new(ErrorKind::TimedOut, "start").because(reason))
+        let until = Instant::now() + most;
+        loop {
+            match self.transport.inner.receive(until.saturating_duration_since(Instant::now()))? {
+                Some((0, message)) => return decoded(&message),
+                // Another rank has been told to go before this one, and asks it for work already.
+                Some(message) => self.transport.early().push_back(message),
+                None => {
+                    let reason = format!("rank 0 has not answered within {} s", most.as_secs());
+                    return Err(Error::new(ErrorKind::TimedOut, "start").because(reason));
+                }
             }
         }
+    }
+}
+
+/// A transport with messages that came before their time.
+struct Held {
+    inner: Arc<dyn Transport>,
+    early: Mutex<VecDeque<(u32, Vec<u8>)>>,
+}
+
+impl Held {
+    fn early(&self) -> MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for Held {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    fn ranks(&self) -> u32 {
+        self.inner.ranks()
+    }
+
+    fn send(&self, to: u32, message: Vec<u8>) -> Result<()> {
+        self.inner.send(to, message)
+    }
+
+    fn receive(&self, wait: Duration) -> Result<Option<(u32, Vec<u8>)>> {
+        let early = self.early().pop_front();
+        if early.is_some() { Ok(early) } else { self.inner.receive(wait) }
     }
 }
 
@@ -202,5 +239,37 @@ pub fn refused(command: &Command) -> Option<Error> {
         Command::Check(flags) if flags.manifest.is_some() => refuse("--manifest is for one process", "use haul"),
         Command::Check(_) => None,
         _ => refuse("several ranks do cp, sync, mv and check together", "use haul for other commands"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_ask_before_their_time_are_heard_later() {
+        let ranks: Vec<Ranks> =
+            haul_core::team::threads(3).into_iter().map(|transport| Ranks::new(transport, "threads").unwrap()).collect();
+        ranks[2].transport.send(1, b"work?".to_vec()).unwrap();
+        ranks[2].transport.send(1, b"work??".to_vec()).unwrap();
+        ranks[0].go(true).unwrap();
+        assert!(ranks[1].wait().unwrap());
+        ranks[0].transport.send(1, b"later".to_vec()).unwrap();
+        let next = || {
+            ranks[1].team().transport.receive(Duration::ZERO).unwrap().map(|(from, message)| (from, String::from_utf8(message).unwrap()))
+        };
+        assert_eq!([next(), next()], [Some((2, "work?".into())), Some((2, "work??".into()))]);
+        assert_eq!(next(), Some((0, "later".into())));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn without_a_leader_the_others_leave() {
+        let ranks: Vec<Ranks> =
+            haul_core::team::threads(2).into_iter().map(|transport| Ranks::new(transport, "threads").unwrap()).collect();
+        ranks[0].dismiss();
+        ranks[0].dismiss();
+        assert_eq!(ranks[1].wait().unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(ranks[1].transport.receive(Duration::ZERO).unwrap(), None, "told once");
     }
 }

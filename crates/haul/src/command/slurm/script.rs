@@ -58,8 +58,8 @@ impl Script<'_> {
             (_, true) => "mpirun ".into(),
             (_, false) => {
                 let mpi = self.batch.mpi.as_ref().map(|mpi| format!("--mpi={mpi} ")).unwrap_or_default();
-                // Since Slurm 22.05 a step does not inherit it from its job.
-                format!("srun --cpus-per-task={} {mpi}", self.resources.cpus)
+                // A rank that is killed ends the job. Since Slurm 22.05 a step does not inherit the CPUs of its job.
+                format!("srun --kill-on-bad-exit=1 --cpus-per-task={} {mpi}", self.resources.cpus)
             }
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         let resources = Resources { nodes: 2, tasks: 8, cpus: 4, time: None };
         let batch = Batch { mpi: Some("pmix".into()), options: vec!["--exclusive".into()], ..Batch::default() };
         let text = script(&batch, &resources, &["--", "a", "b"]);
-        assert!(text.ends_with("\nexec srun --cpus-per-task=4 --mpi=pmix /opt/haul cp -- a b\n"), "{text}");
+        assert!(text.ends_with("\nexec srun --kill-on-bad-exit=1 --cpus-per-task=4 --mpi=pmix /opt/haul cp -- a b\n"), "{text}");
         assert!(text.contains("#SBATCH --no-requeue\n#SBATCH --exclusive\n"), "{text}");
         let batch = Batch { pbs: true, partition: Some("q".into()), ..Batch::default() };
         insta::assert_snapshot!(script(&batch, &resources, &["--", "a", "b"]), @r"

@@ -1,0 +1,43 @@
+//! A job of a real Slurm that runs haul-mpi in several tasks.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use haul_test::compare::What;
+use haul_test::slurm::Slurm;
+
+use crate::support::{World, program};
+use crate::tree;
+
+/// Waits for the job's end and returns its state and its log.
+#[track_caller]
+fn ended(w: &World, slurm: &Slurm, job: &str) -> (String, String) {
+    let until = Instant::now() + Duration::from_secs(100);
+    let log = || fs::read_to_string(w.path(format!("haul-{job}.log"))).unwrap_or_default();
+    loop {
+        let state = slurm.job(job, "JobState");
+        if !["PENDING", "CONFIGURING", "RUNNING", "COMPLETING"].contains(&state.as_str()) {
+            return (state, log());
+        }
+        assert!(Instant::now() < until, "{state}: {}", log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_job_of_several_tasks_copies_one_tree() {
+    let (w, slurm) = (tree(), Slurm::start(4).expect("Slurm"));
+    let submit = |words: &str| {
+        let run = w.haul(&format!("slurm --submit --cpus 1 --tasks 4 --time 10m {words}")).env("SLURM_CONF", slurm.config());
+        run.env("HWLOC_COMPONENTS", "-gl").ends(0).out.trim().to_string()
+    };
+    assert!(program().exists(), "haul slurm takes the haul-mpi beside it");
+    let (state, log) = ended(&w, &slurm, &submit("--mpi pmix src/ dst -- -a"));
+    assert_eq!((state.as_str(), log.matches("Completed:").count()), ("COMPLETED", 1), "{log}");
+    assert!(log.contains("Slurm job 1: 1 CPU on this node; stops in "), "{log}");
+    w.assert_same("src", "dst", What::ALL);
+    // Without it Open MPI does not start, and says so: no rank takes itself for the only one.
+    let (state, log) = ended(&w, &slurm, &submit("--mpi none src/ apart"));
+    assert!(state == "FAILED" && log.contains("PMIx"), "{state}: {log}");
+    assert!(!w.path("apart").exists());
+}
