@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::bundle::Bundle;
+use crate::retry;
 
 use super::context::Context;
-use super::task::Task;
+use super::task::{Reply, Task};
 use super::{dirs, effects, file, look, small, verify, walk};
 
 /// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.
@@ -33,8 +34,13 @@ pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::Finish(works) => dirs::finish(cx, works),
         Task::Lost(e) => cx.out.spilled(Err(e)),
         Task::Reply(work, reply) => {
-            if reply.touched {
-                work.touch();
+            match reply {
+                Reply::Done { touched: true } => work.touch(),
+                Reply::Chunks(file, left) => {
+                    let _tried = retry::count_on(file.spent());
+                    file::part::returned(cx, &file, left);
+                }
+                Reply::Done { touched: false } | Reply::Nothing => {}
             }
             cx.sched.items_done(&work, 1);
         }

@@ -12,6 +12,9 @@ use crate::team::wire::{Cursor, put_bytes};
 use crate::varint;
 
 use super::context::Context;
+use super::file::open_file::OpenFile;
+use super::file::part;
+use super::ranks::Ranks;
 use super::task::{DestinationState, Name as Named, Small, Work};
 use super::tries::{look_up, retry};
 
@@ -20,7 +23,8 @@ fn devices_matter(cx: &Context) -> bool {
     cx.job.one_file_system || cx.job.links.follow
 }
 
-pub fn pack(cx: &Context, id: u64, part: Lent<Work>) -> Vec<u8> {
+/// `None` if nothing is left of it.
+pub fn pack(cx: &Context, ranks: &Ranks, id: u64, part: Lent<Work>) -> Option<Vec<u8>> {
     let work = part.work().clone();
     let entry = work.entry.as_ref().map(codec::encode);
     let mut lease = Lease { id, root: work.root, path: work.dir.path(), entry, fresh: work.fresh, ..Lease::default() };
@@ -32,6 +36,11 @@ pub fn pack(cx: &Context, id: u64, part: Lent<Work>) -> Vec<u8> {
                 }
                 lease.dirs.push(dir.encode_below());
             }
+        }
+        Lent::Chunks(_, file, most) => {
+            let (part, chunks) = part::lend(&file, most)?;
+            ranks.lent_chunks(id, file, chunks);
+            lease.part = Some(part);
         }
         Lent::Small(_, items) => {
             // Whoever has them now counts them once more.
@@ -47,7 +56,7 @@ pub fn pack(cx: &Context, id: u64, part: Lent<Work>) -> Vec<u8> {
         }
         Lent::Names(_, names) => lease.names.extend(names.into_iter().map(|named| pack_name(cx, named))),
     }
-    lease.encode()
+    Some(lease.encode())
 }
 
 fn pack_name(cx: &Context, named: Named) -> Vec<u8> {
@@ -90,6 +99,7 @@ pub struct Borrowed {
     pub work: Arc<DirWork>,
     pub dirs: Vec<PendingDir>,
     pub names: Vec<Named>,
+    pub file: Option<Arc<OpenFile>>,
 }
 
 /// `None` for what does not belong to this job.
@@ -103,18 +113,27 @@ pub fn unpack(cx: &Context, from: u32, bytes: &[u8]) -> Option<Borrowed> {
         }
         dir = dir.child(part);
     }
-    let mut work = if devices_matter(cx) { chain(cx, lease.root, &dir) } else { DirWork::top(lease.root, dir.clone()) };
+    let mut work =
+        if devices_matter(cx) && lease.part.is_none() { chain(cx, lease.root, &dir) } else { DirWork::top(lease.root, dir.clone()) };
+    // Who moves chunks only has no attributes to set.
     if let Some(bytes) = &lease.entry
         && work.entry.is_none()
+        && lease.part.is_none()
     {
         work.entry = Some(codec::decode(&Name::of(&dir).dir, bytes)?);
     }
     work.fresh = lease.fresh;
-    work.lease = Some(schedule::Lease { rank: from, id: lease.id });
+    let number = schedule::Lease { rank: from, id: lease.id };
+    // Of a file it is the file that gives back.
+    work.lease = lease.part.is_none().then_some(number);
     let work = Arc::new(work);
     let dirs = lease.dirs.iter().map(|bytes| PendingDir::decode(work.clone(), bytes)).collect::<Option<Vec<_>>>()?;
     let names = lease.names.iter().map(|bytes| unpack_name(&dir, bytes)).collect::<Option<Vec<_>>>()?;
-    Some(Borrowed { work, dirs, names })
+    let file = match &lease.part {
+        Some(bytes) => Some(part::borrow(cx, &work, &dir, number, bytes)?),
+        None => None,
+    };
+    Some(Borrowed { work, dirs, names, file })
 }
 
 /// A directory and all above it, as this node sees them.

@@ -22,6 +22,9 @@ pub fn push(cx: &Arc<Context>, work: &Arc<DirWork>, batch: Vec<Name>, drained: &
     }
     cx.out.tally.pulse.fetch_add(1, Ordering::Relaxed);
     cx.sched.push_names(work, batch);
+    if let Some(ranks) = &cx.ranks {
+        ranks.offer(cx);
+    }
     while let Some(task) = cx.sched.drain() {
         let began = Instant::now();
         (cx.perform)(cx, task);

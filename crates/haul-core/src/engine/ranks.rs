@@ -2,7 +2,7 @@
 //!
 //! One thread receives. Whoever has something to say sends it: a worker after its task, the supervisor at a step.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -15,14 +15,18 @@ use crate::hash::xxh128;
 use crate::lock::lock;
 use crate::report::Report;
 use crate::rlimit;
-use crate::schedule::DirWork;
+use crate::schedule::{DirWork, Lease, Portion};
+use crate::store::{Chunk, Receipt};
 use crate::team::message::{Message, Pile, Tally};
 use crate::team::policy::{Policy, Word, portion};
 use crate::team::{Team, counts};
 
 use super::context::Context;
+use super::file::open_file::OpenFile;
+use super::file::part;
 use super::leases::{Borrowed, pack, unpack};
 use super::post_pass::sort;
+use super::task::Reply;
 use super::tries::retry;
 use super::workers::{Shared, guarded, ring};
 
@@ -42,14 +46,22 @@ pub struct Ranks {
     /// Something new lies on the desk.
     news: Condvar,
     outgoing: Mutex<Outgoing>,
+    /// Files of which others move chunks, by the lease.
+    chunks: Mutex<HashMap<u64, LentChunks>>,
     /// The devices of the roots, as this node numbers them.
     devices: OnceLock<Vec<Option<u64>>>,
+    /// Everything has been walked: of what is copied now, no more than chunks is given away. A file with several names would be
+    /// taken for one that has to wait for them.
+    walked: AtomicBool,
     /// The job ends before its time, and the others know.
     stopping: AtomicBool,
     over: AtomicBool,
     receiver: Mutex<Option<JoinHandle<()>>>,
     supervisor: OnceLock<Arc<Shared>>,
 }
+
+/// A file, and the chunks of it that have not landed.
+type LentChunks = (Arc<OpenFile>, Vec<Chunk>);
 
 /// What other ranks have said and the supervisor deals with.
 #[derive(Default)]
@@ -84,7 +96,9 @@ impl Ranks {
             desk: Mutex::default(),
             news: Condvar::new(),
             outgoing: Mutex::default(),
+            chunks: Mutex::default(),
             devices: OnceLock::new(),
+            walked: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             over: AtomicBool::new(false),
             receiver: Mutex::default(),
@@ -118,7 +132,11 @@ impl Ranks {
         let thread_cx = cx.clone();
         let receive = move || {
             let Some(ranks) = &thread_cx.ranks else { return };
-            while !ranks.over.load(Ordering::Acquire) && guarded(&thread_cx, || ranks.receive(&thread_cx)) == Some(true) {}
+            let receive = || guarded(&thread_cx, || ranks.receive(&thread_cx)) == Some(true);
+            let mut goes_on = true;
+            while goes_on && !ranks.over.load(Ordering::Acquire) {
+                goes_on = receive();
+            }
         };
         *lock(&self.receiver) = Some(rlimit::spawn("team", receive)?);
         if !self.leads() {
@@ -175,8 +193,9 @@ impl Ranks {
                 }
             }
             Message::Done { lease, touched } => {
-                cx.sched.end_outside(lease, super::task::Reply { touched });
+                cx.sched.end_outside(lease, Reply::Done { touched });
             }
+            Message::Landed { lease, receipts, done } => self.chunks_landed(cx, lease, receipts, done),
             Message::Records(pile, records) => {
                 let into = match pile {
                     Pile::Linked => &cx.post_pass.linked,
@@ -225,11 +244,16 @@ impl Ranks {
         }
     }
 
-    /// After a worker's task, which may have found more to do or may have been the last.
-    pub fn after_task(&self, cx: &Arc<Context>, idle: bool) {
+    /// There may be more to give, in the middle of a task that takes long.
+    pub fn offer(&self, cx: &Context) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.give_to_waiting(cx);
         }
+    }
+
+    /// After a worker's task, which may have found more to do or may have been the last.
+    pub fn after_task(&self, cx: &Arc<Context>, idle: bool) {
+        self.offer(cx);
         if idle {
             self.idle(cx);
         }
@@ -264,6 +288,9 @@ impl Ranks {
         let mut chosen = Default::default();
         let lent = cx.sched.lend(|stock| {
             chosen = (stock, portion(stock, waiting));
+            if self.walked.load(Ordering::Acquire) {
+                chosen.1 = Portion { chunks: chosen.1.chunks, ..Portion::default() };
+            }
             chosen.1
         });
         // Not in there: what is known of the others is locked before the queues are.
@@ -271,9 +298,45 @@ impl Ranks {
         if lent.is_empty() {
             return false;
         }
-        let leases = lent.into_iter().map(|(id, part)| pack(cx, id, part)).collect();
+        let mut leases = Vec::with_capacity(lent.len());
+        for (id, part) in lent {
+            match pack(cx, self, id, part) {
+                Some(lease) => leases.push(lease),
+                None => {
+                    cx.sched.end_outside(id, Reply::Nothing);
+                }
+            }
+        }
+        if leases.is_empty() {
+            cx.sched.confirmed();
+            return false;
+        }
         self.send(cx, to, &Message::Work { origin, leases });
         true
+    }
+
+    /// Remembers what of a file another rank moves.
+    pub fn lent_chunks(&self, lease: u64, file: Arc<OpenFile>, chunks: Vec<Chunk>) {
+        lock(&self.chunks).insert(lease, (file, chunks));
+    }
+
+    fn chunks_landed(&self, cx: &Context, lease: u64, receipts: Vec<Receipt>, done: bool) {
+        let file = {
+            let mut lent = lock(&self.chunks);
+            let Some((file, chunks)) = lent.get_mut(&lease) else { return };
+            let landed: HashSet<u32> = receipts.iter().map(|receipt| receipt.index).collect();
+            chunks.retain(|chunk| !landed.contains(&chunk.index));
+            file.clone()
+        };
+        part::landed(cx, &file, receipts);
+        if done && let Some((file, left)) = lock(&self.chunks).remove(&lease) {
+            cx.sched.end_outside(lease, Reply::Chunks(file, left));
+        }
+    }
+
+    /// Tells the rank whose file it is what has landed here.
+    pub fn landed(&self, cx: &Context, lease: Lease, receipts: Vec<Receipt>, done: bool) {
+        self.send(cx, lease.rank, &Message::Landed { lease: lease.id, receipts, done });
     }
 
     fn give_to_waiting(&self, cx: &Context) {
@@ -299,17 +362,15 @@ impl Ranks {
         };
         let confirm = {
             let mut policy = lock(&self.policy);
-            for Borrowed { work, dirs, names } in borrowed {
-                cx.sched.adopt(&work, dirs, names);
+            for Borrowed { work, dirs, names, file } in borrowed {
+                cx.sched.adopt(&work, dirs, names, file);
             }
             policy.fed(from, origin)
         };
         if confirm {
             self.send(cx, from, &Message::Confirmed);
         }
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.give_to_waiting(cx);
-        }
+        self.offer(cx);
     }
 
     /// Whether a directory that is complete here only stands for one of another rank, which gets its reply.
@@ -361,8 +422,9 @@ impl Ranks {
         }
     }
 
-    /// Sends what was collected, and says how many names of files with several each rank has got from here.
+    /// The walk is over: sends what was collected, and says how many names of files with several each rank has got from here.
     pub fn flush(&self, cx: &Context) -> Vec<(u32, u64)> {
+        self.walked.store(true, Ordering::Release);
         let (batches, linked) = {
             let mut outgoing = lock(&self.outgoing);
             (std::mem::take(&mut outgoing.batches), outgoing.linked.drain().collect())

@@ -93,7 +93,7 @@ fn follow(cx: &Arc<Context>, ranks: &Ranks, supervisor: &mut Supervisor) -> Opti
             next.is_some()
         };
         supervisor.until("copying", asked).then_some(())?;
-        let Some((step, linked)) = next else { return None };
+        let (step, linked) = next?;
         if step == END {
             cx.sched.last_feed();
             return Some(());

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::entry::{Entry, Name as Path};
 use crate::plan::Step;
 use crate::schedule::{self, DirWork, Kinds, SmallWork};
+use crate::store::Chunk;
 
 use super::file::open_file::{OpenFile, Reference};
 
@@ -26,9 +27,13 @@ pub type Scheduler = schedule::Scheduler<Work>;
 
 /// Another process is done with what it took of a directory.
 #[derive(Debug)]
-pub struct Reply {
-    /// Something was made in the directory.
-    pub touched: bool,
+pub enum Reply {
+    /// Whether something was made in the directory.
+    Done { touched: bool },
+    /// Of chunks of a file, of which these were not landed.
+    Chunks(Arc<OpenFile>, Vec<Chunk>),
+    /// It was not lent after all.
+    Nothing,
 }
 
 /// A name that a listing found, on its way to the planner.

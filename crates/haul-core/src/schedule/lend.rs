@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::task::Kinds;
+use super::task::{FileWork, Kinds};
 use super::tree::{DirWork, PendingDir};
 
 /// What could be lent.
@@ -38,12 +38,14 @@ pub enum Lent<K: Kinds> {
     Names(Arc<DirWork>, Vec<K::Name>),
     /// Small files, planned here and to be planned again.
     Small(Arc<DirWork>, Vec<K::Small>),
+    /// So many chunks of a file, which are taken out of it by whoever gets this.
+    Chunks(Arc<DirWork>, Arc<K::File>, usize),
 }
 
 impl<K: Kinds> Lent<K> {
     pub fn work(&self) -> &Arc<DirWork> {
         match self {
-            Lent::Dirs(work, _) | Lent::Names(work, _) | Lent::Small(work, _) => work,
+            Lent::Dirs(work, _) | Lent::Names(work, _) | Lent::Small(work, _) | Lent::Chunks(work, ..) => work,
         }
     }
 
@@ -52,6 +54,7 @@ impl<K: Kinds> Lent<K> {
             Lent::Dirs(_, dirs) => dirs.len(),
             Lent::Names(_, names) => names.len(),
             Lent::Small(_, items) => items.len(),
+            Lent::Chunks(..) => 0,
         }
     }
 }
@@ -65,12 +68,16 @@ impl<K: Kinds> Scheduler<K> {
     /// [`Scheduler::end_outside`]. All of it counts as one thing to do until [`Scheduler::confirmed`].
     pub fn lend(&self, portion: impl FnOnce(Stock) -> Portion) -> Vec<(u64, Lent<K>)> {
         let mut state = self.lock();
-        let Portion { dirs, names, .. } = portion(state.stock());
+        let Portion { dirs, names, chunks } = portion(state.stock());
         let mut lent: Vec<Lent<K>> = state.walk.pending.lend(dirs).into_iter().map(|(work, dirs)| Lent::Dirs(work, dirs)).collect();
         if names > 0 {
             let of_names = state.walk.names.pop(names, u64::MAX, |_| 0).map(|(work, names)| Lent::Names(work, names));
             let of_small = || state.small.pop(names, u64::MAX, |_| 0).map(|(work, items)| Lent::Small(work, items));
             lent.extend(of_names.or_else(of_small));
+        }
+        if chunks > 0 {
+            let largest = state.large.shared.iter().max_by_key(|file| file.lendable());
+            lent.extend(largest.map(|file| Lent::Chunks(file.work().clone(), file.clone(), chunks.min(file.lendable()))));
         }
         let mut numbered = Vec::with_capacity(lent.len());
         for part in lent {
@@ -100,13 +107,14 @@ impl<K: Kinds> Scheduler<K> {
     }
 
     /// Takes over what another process has lent: open items of `work`, which stands for the directory there.
-    pub fn adopt(&self, work: &Arc<DirWork>, dirs: Vec<PendingDir>, names: Vec<K::Name>) {
+    pub fn adopt(&self, work: &Arc<DirWork>, dirs: Vec<PendingDir>, names: Vec<K::Name>, file: Option<Arc<K::File>>) {
         let mut state = self.lock();
-        state.completion.open(work, dirs.len() + names.len());
+        state.completion.open(work, dirs.len() + names.len() + file.iter().len());
         for dir in dirs {
             state.walk.pending.push(dir);
         }
         state.walk.names.push(work, names);
+        state.large.waiting.extend(file);
         self.wake.notify_all();
     }
 }

@@ -128,7 +128,7 @@ impl<K: Kinds> State<K> {
 
     pub fn stock(&self) -> Stock {
         let (dirs, names) = (self.walk.pending.len(), self.walk.names.len() + self.small.len());
-        let chunks = self.large.shared.iter().map(|file| file.chunks_left()).sum();
+        let chunks = self.large.shared.iter().map(|file| file.lendable()).sum();
         let listing = !self.walk.listable.is_empty() || self.walk.feed.is_some();
         let other = listing || self.effects.len() > 0 || !self.large.waiting.is_empty();
         let dry = dirs == 0 && names == 0 && !other && !self.large.shared.iter().any(|file| file.wants_workers());

@@ -31,6 +31,12 @@ pub trait FileWork {
 
     /// Whether a chunk is there for one more worker.
     fn wants_workers(&self) -> bool;
+
+    /// Chunks that another process may take.
+    fn lendable(&self) -> usize;
+
+    /// Its directory, of which it is an open item.
+    fn work(&self) -> &Arc<DirWork>;
 }
 
 pub enum Task<K: Kinds> {

@@ -18,6 +18,14 @@ impl FileWork for () {
     fn wants_workers(&self) -> bool {
         false
     }
+
+    fn lendable(&self) -> usize {
+        0
+    }
+
+    fn work(&self) -> &Arc<DirWork> {
+        unreachable!("there are no files")
+    }
 }
 
 impl Kinds for Bare {
@@ -119,7 +127,7 @@ fn what_is_lent_is_one_open_item_for_each_directory_it_is_from() {
     let mut stand_in = DirWork::top(0, Dir::root());
     stand_in.lease = Some(Lease { rank: 0, id: *lease });
     let stand_in = Arc::new(stand_in);
-    other.adopt(&stand_in, vec![below(&stand_in, b"a"), below(&stand_in, b"b")], Vec::new());
+    other.adopt(&stand_in, vec![below(&stand_in, b"a"), below(&stand_in, b"b")], Vec::new(), None);
     for _ in 0..2 {
         let Some(Task::Make(dirs)) = other.next(0) else { panic!("directories were lent") };
         other.items_done(&stand_in, dirs.len());

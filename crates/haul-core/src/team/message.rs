@@ -1,6 +1,7 @@
 //! What ranks send to each other.
 
 use crate::cancel::Stop;
+use crate::store::Receipt;
 
 use super::policy::Word;
 use super::wire::{Cursor, put_all, put_bytes};
@@ -22,6 +23,13 @@ pub enum Message {
         lease: u64,
         /// Something was made in the directory that it is from.
         touched: bool,
+    },
+    /// Chunks of a lease have landed.
+    Landed {
+        lease: u64,
+        receipts: Vec<Receipt>,
+        /// Nobody is at it any more: what has not landed by now is the owner's again.
+        done: bool,
     },
     /// Records of one kind for the receiver.
     Records(Pile, Vec<Vec<u8>>),
@@ -114,6 +122,14 @@ impl Message {
                 put_bytes(&mut out, node.as_bytes());
             }
             Message::Confirmed => begin(&[12]),
+            Message::Landed { lease, receipts, done } => {
+                begin(&[13, *lease, u64::from(*done)]);
+                for receipt in receipts {
+                    varint::put(&mut out, u64::from(receipt.index));
+                    put_bytes(&mut out, &receipt.tag);
+                    put_bytes(&mut out, receipt.hash.map(u128::to_le_bytes).as_ref().map_or(&[], |hash| &hash[..]));
+                }
+            }
         }
         out
     }
@@ -143,6 +159,16 @@ impl Message {
             10 => Message::Stop { why: *STOPS.get(from.small()? as usize)?, reason: from.text()? },
             11 => Message::Alive(from.text()?),
             12 => Message::Confirmed,
+            13 => {
+                let (lease, done) = (from.number()?, from.flag()?);
+                let mut receipts = Vec::new();
+                while !from.is_empty() {
+                    let (index, tag, hash) = (from.small()?, from.bytes()?.into(), from.bytes()?);
+                    let hash = if hash.is_empty() { None } else { Some(u128::from_le_bytes(hash.try_into().ok()?)) };
+                    receipts.push(Receipt { index, tag, hash });
+                }
+                Message::Landed { lease, receipts, done }
+            }
             _ => return None,
         };
         from.is_empty().then_some(message)
@@ -183,14 +209,18 @@ pub struct Lease {
     pub dirs: Vec<Vec<u8>>,
     /// Names in it.
     pub names: Vec<Vec<u8>>,
+    /// Chunks of a file in it.
+    pub part: Option<Vec<u8>>,
 }
 
 impl Lease {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        put_all(&mut out, &[self.id, self.root as u64, u64::from(self.fresh), u64::from(self.entry.is_some())]);
+        put_all(&mut out, &[self.id, self.root as u64, u64::from(self.fresh)]);
+        put_all(&mut out, &[u64::from(self.entry.is_some()), u64::from(self.part.is_some())]);
         put_bytes(&mut out, &self.path);
         put_bytes(&mut out, self.entry.as_deref().unwrap_or_default());
+        put_bytes(&mut out, self.part.as_deref().unwrap_or_default());
         varint::put(&mut out, self.dirs.len() as u64);
         self.dirs.iter().chain(&self.names).for_each(|record| put_bytes(&mut out, record));
         out
@@ -198,12 +228,13 @@ impl Lease {
 
     pub fn decode(bytes: &[u8]) -> Option<Lease> {
         let mut from = Cursor(bytes);
-        let (id, root, fresh, has_entry) = (from.number()?, from.number()? as usize, from.flag()?, from.flag()?);
-        let (path, entry) = (from.bytes()?.to_vec(), from.bytes()?.to_vec());
+        let (id, root, fresh) = (from.number()?, from.number()? as usize, from.flag()?);
+        let (has_entry, has_part) = (from.flag()?, from.flag()?);
+        let (path, entry, part) = (from.bytes()?.to_vec(), from.bytes()?.to_vec(), from.bytes()?.to_vec());
         let count = from.number()?;
         let dirs = (0..count).map(|_| Some(from.bytes()?.to_vec())).collect::<Option<Vec<_>>>()?;
         let names = rest(&mut from)?;
-        Some(Lease { id, root, path, entry: has_entry.then_some(entry), fresh, dirs, names })
+        Some(Lease { id, root, path, entry: has_entry.then_some(entry), fresh, dirs, names, part: has_part.then_some(part) })
     }
 }
 
@@ -214,8 +245,9 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_sent() {
         let lease = Lease { id: 7, root: 1, path: b"a/b".to_vec(), entry: Some(vec![1]), fresh: true, ..Lease::default() };
-        let lease = Lease { dirs: vec![b"x".to_vec()], names: vec![b"y".to_vec(), b"".to_vec()], ..lease };
+        let lease = Lease { dirs: vec![b"x".to_vec()], names: vec![b"y".to_vec(), b"".to_vec()], part: Some(Vec::new()), ..lease };
         assert_eq!(Lease::decode(&lease.encode()), Some(lease.clone()));
+        let receipt = |hash| Receipt { index: 300, tag: b"etag"[..].into(), hash };
         let tally = Tally { impaired: true, topmost: 300, deletes: 4, matched: 5, linked: vec![(1, 2), (3, 1 << 40)] };
         let all = [
             Message::Word(Word::Ask),
@@ -233,11 +265,12 @@ mod tests {
             Message::Stop { why: Stop::Timeout, reason: "rank 2 is gone".into() },
             Message::Alive("node17".into()),
             Message::Confirmed,
+            Message::Landed { lease: 5, receipts: vec![receipt(None), receipt(Some(1 << 100))], done: true },
         ];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Some(message.clone()), "{message:?}");
         }
         assert_eq!(Message::decode(b""), None);
-        assert_eq!(Message::decode(&[13]), None);
+        assert_eq!(Message::decode(&[14]), None);
     }
 }

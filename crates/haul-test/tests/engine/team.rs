@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use haul_core::ErrorKind;
 use haul_core::Remedy;
-use haul_core::cancel::Cancel;
+use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::run;
 use haul_core::event::Observer;
-use haul_core::job::{Job, Mode};
+use haul_core::job::{Job, Mode, Pick, Root};
 use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
 use haul_core::spec::{Deletion, MaxDelete};
 use haul_core::store::Store;
 use haul_core::team::{Team, Transport, threads};
+use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
@@ -172,8 +173,8 @@ fn names_of_one_file_meet_whoever_finds_them() {
         put_hard_link(&source, "d11/e1/f0/g/large", "large");
         let (alone, _) = go(copying(&source, &Memory::new()));
         let reports = ranks(n, &|_| (slowly(&source, &target), Run::workers(2)));
+        assert_eq!((reports[0].hard_links, reports[0].failed), (49, 0), "{n} ranks: found {:?}", reports[0].found);
         assert_same(&source, &target);
-        assert_eq!(reports[0].hard_links, 49);
         assert_eq!(counts(&reports[0]), counts(&alone), "{n} ranks");
         let reports = ranks(n, &|_| (slowly(&source, &target), Run::workers(2)));
         assert_eq!((reports[0].made.total(), reports[0].kept.files), (0, alone.made.files), "{n} ranks: {:?}", reports[0]);
@@ -354,4 +355,158 @@ fn a_job_that_was_stopped_goes_on_with_another_number_of_ranks() {
         assert_same(&source, &target);
         assert_eq!(target.sessions(), 0, "nothing is left over");
     }
+}
+
+fn chunked(source: &Memory, target: &Memory, fault: impl Fn(&Fault)) -> (Job, Run) {
+    let (from, to) = (Fault::new(source.again()), Fault::new(target.again()));
+    from.add(Rule::new(Op::Read, What::Delay(Duration::from_millis(2))).always());
+    fault(&to);
+    (job(Arc::new(from), Arc::new(to)), Run::workers(1))
+}
+
+#[test]
+fn chunks_of_one_large_file_are_moved_by_all_and_committed_by_one() {
+    let source = Memory::new();
+    source.put("large", content("large", 0, 200 * (64 << 10) + 77));
+    for n in [1, 2, 5] {
+        for verify in [false, true] {
+            let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+            let of = |_| {
+                let (mut job, run) = chunked(&source, &target, |_| {});
+                job.verify = verify;
+                (job, run)
+            };
+            let reports = ranks(n, &of);
+            assert_eq!((reports[0].ending, reports[0].made.files, reports[0].failed), (Ending::Complete, 1, 0), "{:?}", reports[0]);
+            assert_eq!(reports[0].bytes, reports[0].file_bytes, "each byte moved once");
+            assert_same(&source, &target);
+            assert!(reports[1..].iter().all(|report| report.bytes > 0), "{n} ranks: all have helped");
+            assert_eq!(target.sessions(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_a_rank_cannot_move_of_a_file_its_owner_does() {
+    let source = Memory::new();
+    source.put("large", content("large", 0, 120 * (64 << 10)));
+    for op in [Op::Attach, Op::Write] {
+        let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+        let of = |rank| {
+            chunked(&source, &target, |fault| {
+                if rank > 0 {
+                    fault.add(Rule::new(op, What::Fail(ErrorKind::Io, Remedy::None)).nth(if op == Op::Write { 5 } else { 1 }).always());
+                }
+            })
+        };
+        let reports = ranks(3, &of);
+        assert_eq!((reports[0].ending, reports[0].made.files, reports[0].failed), (Ending::Complete, 1, 0), "{:?}", reports[0]);
+        assert_same(&source, &target);
+    }
+}
+
+#[test]
+fn lists_of_names_and_of_paths_are_shared_too() {
+    let source = tree();
+    for n in [1, 3] {
+        let target = Memory::new();
+        let named = |_| {
+            let mut named = slowly(&source, &target);
+            named.roots[0].pick = Pick::Names([b"d1".to_vec(), b"d4".to_vec(), b"large".to_vec()].into());
+            (named, Run::workers(2))
+        };
+        let (alone, _) = go(named(0).0);
+        let copied = target.paths();
+        assert_eq!(alone.failed, 0);
+        let target = Memory::new();
+        let named = |_| {
+            let mut job = slowly(&source, &target);
+            job.roots[0].pick = Pick::Names([b"d1".to_vec(), b"d4".to_vec(), b"large".to_vec()].into());
+            (job, Run::workers(2))
+        };
+        let reports = ranks(n, &named);
+        assert_eq!(counts(&reports[0]), counts(&alone), "{n} ranks");
+        assert_eq!(target.paths(), copied);
+    }
+}
+
+#[test]
+fn the_first_of_two_sources_wins_whoever_copies_them() {
+    let (first, second) = (tree(), tree());
+    for i in 0..12 {
+        second.put(format!("d{i}/e5/f4/small"), b"of the second");
+        second.put(format!("d{i}/e5/f4/only"), b"of the second");
+    }
+    for n in [1, 4] {
+        let target = Memory::new();
+        let both = |_| {
+            let mut job = slowly(&first, &target);
+            job.roots.push(Root::new(slow(&second), Pick::Contents));
+            (job, Run::workers(2))
+        };
+        let reports = ranks(n, &both);
+        assert_eq!((reports[0].failed, reports[0].ending), (0, Ending::Complete));
+        for i in 0..12 {
+            let path = format!("d{i}/e5/f4/small");
+            assert_eq!(target.get(&path), first.get(&path), "{n} ranks: {path}");
+            assert_eq!(target.get(format!("d{i}/e5/f4/only")).as_deref(), Some(&b"of the second"[..]));
+        }
+    }
+}
+
+#[test]
+fn a_signal_at_one_rank_stops_all() {
+    let (source, target) = (tree(), Memory::new());
+    let cancel = Cancel::default();
+    let at_one = cancel.clone();
+    let of = move |rank| {
+        let mut run = Run::workers(1);
+        let slow = Fault::new(source.again());
+        slow.add(Rule::new(Op::List, What::Delay(Duration::from_millis(20))).always());
+        if rank == 2 {
+            run.cancel = at_one.clone();
+        }
+        (job(Arc::new(slow), Arc::new(target.again())), run)
+    };
+    let signal = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        cancel.set(Stop::Signal);
+    });
+    let reports = ranks(3, &of);
+    signal.join().unwrap();
+    assert!(
+        reports.iter().all(|report| report.ending == Ending::Interrupted),
+        "{:?}",
+        reports.iter().map(|r| r.ending).collect::<Vec<_>>()
+    );
+    assert!(reports.iter().all(|report| report.failed == 0));
+}
+
+#[test]
+fn each_rank_opens_the_same_directories_of_this_machine() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    std::fs::create_dir(path("b")).unwrap();
+    for i in 0..300 {
+        let dir = path("a").join(format!("{}/{}", i % 17, i % 5));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("f{i}")), content("local", i, 50 + i as usize)).unwrap();
+    }
+    std::fs::write(path("a/large"), content("large", 1, 3_000_000)).unwrap();
+    std::fs::hard_link(path("a/large"), path("a/3/large")).unwrap();
+    std::os::unix::fs::symlink("large", path("a/16/link")).unwrap();
+    let open = |name: &str| -> Arc<dyn Store> {
+        let slow = Fault::new(Local::open(&path(name), Options::default()).unwrap());
+        slow.add(Rule::new(Op::List, What::Delay(Duration::from_millis(2))).always());
+        Arc::new(slow)
+    };
+    let reports = ranks(4, &|_| (job(open("a"), open("b")), Run::workers(2)));
+    assert_eq!((reports[0].ending, reports[0].failed, reports[0].made.files), (Ending::Complete, 0, 302), "{:?}", reports[0]);
+    assert_eq!(reports[0].hard_links, 1);
+    assert!(reports[1..].iter().any(|report| report.made.files > 0));
+    haul_test::compare::assert_same(
+        &path("a"),
+        &path("b"),
+        haul_test::compare::What { hard_links: true, ..haul_test::compare::What::USUAL },
+    );
 }

@@ -8,6 +8,7 @@ mod delta;
 mod failure;
 mod open;
 pub mod open_file;
+pub mod part;
 pub mod run;
 mod shown;
 mod stream;

@@ -16,7 +16,7 @@ use crate::journal::{self, Resume, Session};
 use crate::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_size, chunks};
 
 use super::delta::Delta;
-use super::open_file::{Ends, OpenFile, State};
+use super::open_file::{Borrowed, Ends, OpenFile, State};
 use super::shown::{self, Shown};
 
 /// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
@@ -58,8 +58,14 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     let in_order = cx.target().caps().write == WriteStyle::InOrder || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
     if file.most > 1 && !in_order && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
+        if file.borrowed.is_some() {
+            file.lends.store(true, Ordering::Relaxed);
+        }
         drop(state);
         cx.sched.share(file);
+        if let Some(ranks) = &cx.ranks {
+            ranks.offer(cx);
+        }
     }
     Ok(Some(ends))
 }
@@ -70,6 +76,14 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     let source = open_source(cx, file, &mut state.entry, spent)?;
     let entry = &state.entry;
     let name = cx.target_name(&entry.name);
+    if let Some(Borrowed { token, chunk, .. }) = &file.borrowed {
+        if retry(|| source.stamp()).map_err(Error::of_source)? != entry.stamp() {
+            return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
+        }
+        let sink = retry(|| cx.target().attach(&name, token, &spec(cx, entry, *chunk, false)))?;
+        let shown = Shown::new(*chunk, std::iter::empty());
+        return Ok(Ends { source, sink, session: None, chunk: *chunk, delta: None, shown, flight: flight.clone() });
+    }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
     let mut begun = kept(cx, file, entry, &name);
     if begun.is_none() && !in_place {
@@ -105,6 +119,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     } else {
         None
     };
+    file.lends.store(cx.ranks.is_some() && cx.target().caps().attach && !in_place && delta.is_none(), Ordering::Relaxed);
     // Handed out from the end, so kept the other way round.
     left.reverse();
     (state.left, state.receipts) = (left, write.receipts);

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::engine::clock::Flight;
 use crate::entry::{Entry, Name};
 use crate::error::Error;
+use crate::event::Why;
 use crate::job::Job;
 use crate::plan::{Act, Step};
 use crate::retry::Spent;
-use crate::schedule::{DirWork, FileWork};
+use crate::schedule::{DirWork, FileWork, Lease};
 use crate::store::{Chunk, Receipt, Sink, Source, Token};
 
 use super::delta::Delta;
@@ -34,7 +35,18 @@ pub struct OpenFile {
     kept: Mutex<Option<Kept>>,
     /// Files of the reference trees that are to be compared first.
     references: Mutex<Vec<Reference>>,
+    /// Other ranks may move chunks of it.
+    pub lends: AtomicBool,
+    /// It is another rank's file, of which some chunks are moved here.
+    pub borrowed: Option<Borrowed>,
     state: Mutex<State>,
+}
+
+/// An unfinished write of another rank.
+pub struct Borrowed {
+    pub lease: Lease,
+    pub token: Token,
+    pub chunk: u64,
 }
 
 /// A write that failed on the way and is to be taken up again.
@@ -54,6 +66,10 @@ pub struct State {
     pub active: u32,
     /// Of these, those that take no more chunks.
     pub leaving: u32,
+    /// Parts that other ranks are at.
+    pub lent: u32,
+    /// Receipts that the rank whose file it is has got.
+    pub reported: usize,
     pub error: Option<Error>,
 }
 
@@ -88,8 +104,13 @@ impl OpenFile {
 
     /// A new file that is linked, not copied, if one of these has the same content.
     pub fn linkable(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step, references: Vec<Reference>) -> Arc<Self> {
-        let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, leaving: 0, error: None };
-        Arc::new(OpenFile {
+        Arc::new(Self::made(job, work, entry, step, references))
+    }
+
+    fn made(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step, references: Vec<Reference>) -> Self {
+        let state =
+            State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, leaving: 0, lent: 0, reported: 0, error: None };
+        OpenFile {
             work: work.clone(),
             step,
             second: AtomicBool::new(false),
@@ -98,8 +119,19 @@ impl OpenFile {
             most: most_workers(job, work),
             kept: Mutex::default(),
             references: Mutex::new(references),
+            lends: AtomicBool::new(false),
+            borrowed: None,
             state: Mutex::new(state),
-        })
+        }
+    }
+
+    /// Chunks of another rank's file.
+    pub fn of_another(job: &Job, work: &Arc<DirWork>, entry: Entry, borrowed: Borrowed, mut chunks: Vec<Chunk>) -> Arc<Self> {
+        let step = Step { act: Act::File { replace: false }, why: Why::New };
+        chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.index));
+        let file = Self::made(job, work, entry, step, Vec::new());
+        file.state().left = chunks;
+        Arc::new(OpenFile { borrowed: Some(borrowed), ..file })
     }
 
     /// The file has come out wrong once, at this cost. What of it is good may be kept.
@@ -159,5 +191,13 @@ impl FileWork for OpenFile {
         }
         let state = self.state();
         !state.left.is_empty() && state.active < self.most
+    }
+
+    fn lendable(&self) -> usize {
+        if self.lends.load(Ordering::Relaxed) { self.state().left.len() } else { 0 }
+    }
+
+    fn work(&self) -> &Arc<DirWork> {
+        &self.work
     }
 }

@@ -14,13 +14,16 @@ use crate::retry;
 use crate::store::Landed;
 
 use super::open_file::{Ends, OpenFile};
-use super::{carry, commit, compare, failure, open, stream, within};
+use super::{carry, commit, compare, failure, open, part, stream, within};
 
 /// Does of the file what is left to do for this worker.
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     let _tried = retry::count_on(file.spent());
     if let Err(e) = stages(cx, file) {
-        failure::give_up(cx, file, e);
+        match file.borrowed {
+            Some(_) => part::give_back(cx, file),
+            None => failure::give_up(cx, file, e),
+        }
     }
 }
 
@@ -30,15 +33,24 @@ fn stages(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
     if cx.source(&file.work).caps().streams || cx.target().caps().streams {
         return stream::perform(cx, file);
     }
-    if compare::settles(cx, file)? || compare::settled_by_link(cx, file) || within::copies(cx, file)? {
+    if file.borrowed.is_some() {
+    } else if compare::settles(cx, file)? || compare::settled_by_link(cx, file) || within::copies(cx, file)? {
         return Ok(());
     }
     let Some(ends) = open::join(cx, file)? else { return Ok(()) };
     if move_chunks(cx, file, &ends) {
-        cx.sched.unshare(file);
-        finish(cx, file, &ends);
+        conclude(cx, file, &ends);
     }
     Ok(())
+}
+
+/// Nobody is at it any more.
+pub fn conclude(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
+    cx.sched.unshare(file);
+    match file.borrowed {
+        Some(_) => part::give_back(cx, file),
+        None => finish(cx, file, ends),
+    }
 }
 
 /// Moves chunks until none is left for this worker. `true` if no other is at it any more.
@@ -73,8 +85,10 @@ fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
         if last && carried.is_empty() {
             state.active -= 1;
             state.leaving -= u32::from(leaves);
-            return state.active == 0;
+            return state.active == 0 && state.lent == 0;
         }
+        drop(state);
+        part::report(cx, file, part::WORTH_REPORTING);
     }
 }
 

@@ -56,6 +56,11 @@ impl Shown {
         self.show(meter, source, sink)
     }
 
+    /// A chunk that somebody else has moved: the end sees to it.
+    pub fn landed_elsewhere(&self, index: u32) {
+        self.landed.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
+    }
+
     /// All has landed; the same.
     pub fn finish(&self, meter: &Meter, source: &dyn Source, sink: &dyn Sink) -> Result<Duration> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
