@@ -1,4 +1,5 @@
-//! Messages over MPI: ranks that mpirun starts, with the library for which the program is built. Needs Open MPI or MPICH.
+//! Messages over MPI: ranks that mpirun starts, with the library for which the program is built. Needs Open MPI, or
+//! MPICH with `HAUL_TEST_MPIRUN=mpirun.mpich`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ fn example() -> PathBuf {
 
 /// The example under mpirun.
 fn run(ranks: u32, words: &str) -> Ended {
-    let mut mpirun = Command::new("mpirun");
+    let mut mpirun = Command::new(std::env::var_os("HAUL_TEST_MPIRUN").unwrap_or_else(|| "mpirun".into()));
     mpirun.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/").env("LC_ALL", "C.UTF-8");
     // Open MPI refuses root and more ranks than processors, and its search for graphics cards hangs where something listens at
     // the ports of X servers. MPICH knows none of these.

@@ -1,5 +1,6 @@
 //! Runs of haul-mpi under mpirun, in a directory of their own.
 
+use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,6 +21,11 @@ impl Deref for World {
 /// The program that cargo has built for these tests.
 pub fn program() -> PathBuf {
     haul().with_file_name("haul-mpi")
+}
+
+/// The `mpirun` of the MPI for which the programs are built.
+fn launcher() -> OsString {
+    std::env::var_os("HAUL_TEST_MPIRUN").unwrap_or_else(|| "mpirun".into())
 }
 
 /// The number of a rank, in its environment.
@@ -43,7 +49,7 @@ impl World {
     }
 
     fn mpirun(&self, ranks: u32, script: &str) -> Program {
-        let mut mpirun = Command::new("mpirun");
+        let mut mpirun = Command::new(launcher());
         mpirun.args(["-n", &ranks.to_string(), "sh", "-c", script]);
         // Open MPI refuses root and more ranks than processors, and its search for graphics cards hangs where something listens
         // at the ports of X servers.
