@@ -24,6 +24,22 @@ fn ended(w: &World, slurm: &Slurm, job: &str) -> (String, String) {
     }
 }
 
+/// A deadline in place of the job's limit, which is a minute at the least.
+#[test]
+fn a_job_of_several_tasks_is_requeued_and_resumes() {
+    let (w, slurm) = (World::new("src: large=2M d/small=3K"), Slurm::start(2).expect("Slurm"));
+    let options = "--deadline 3s --bwlimit 300K --chunk-size 64K";
+    let run = w.haul(&format!("slurm --submit --cpus 1 --tasks 2 --time 10m --mpi pmix src/ dst -- -a {options}"));
+    let job = run.env("SLURM_CONF", slurm.config()).env("HWLOC_COMPONENTS", "-gl").ends(0).out.trim().to_string();
+    let (state, log) = ended(&w, &slurm, &job);
+    assert_eq!(state, "COMPLETED", "{log}");
+    let requeued = log.matches(&format!("requeues Slurm job {job} to resume")).count();
+    assert!(requeued > 0 && slurm.job(&job, "Restarts") == requeued.to_string(), "{log}");
+    assert!(log.contains("restart 1: ") && log.contains("resuming an earlier run"), "{log}");
+    w.assert_same("src", "dst", What::ALL);
+    w.assert_clean("dst");
+}
+
 #[test]
 fn a_job_of_several_tasks_copies_one_tree() {
     let (w, slurm) = (tree(), Slurm::start(4).expect("Slurm"));
