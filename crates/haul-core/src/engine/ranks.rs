@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::rlimit;
 use crate::schedule::{DirWork, Lease, Portion};
 use crate::store::{Chunk, Receipt};
-use crate::team::message::{Message, Pile, Tally};
+use crate::team::message::{Counts, Message, Pile, Tally};
 use crate::team::policy::{Policy, Word, portion};
 use crate::team::{Team, counts};
 
@@ -34,8 +34,9 @@ use super::workers::{Shared, guarded, ring};
 const RECORDS: usize = 256;
 /// How long ranks wait for each other at the end of a job that was stopped.
 const GRACE: Duration = Duration::from_secs(2);
-/// The longest time between two signs of life.
+/// Between two signs of life, and between two for the display of rank 0.
 const BEAT: Duration = Duration::from_secs(5);
+const DISPLAY: Duration = Duration::from_secs(1);
 
 pub struct Ranks {
     team: Team,
@@ -73,9 +74,15 @@ struct Desk {
     bye: bool,
     /// Records of [`Pile::Linked`] that have come.
     linked: u64,
-    /// When each rank was last heard of, and on which node it is.
-    heard: HashMap<u32, (Instant, String)>,
+    heard: HashMap<u32, Heard>,
     next_beat: Option<Instant>,
+}
+
+/// What is known of another rank.
+struct Heard {
+    at: Instant,
+    node: String,
+    counts: Counts,
 }
 
 /// Records that wait until a message is worth it.
@@ -128,7 +135,7 @@ impl Ranks {
     pub fn start(&self, cx: &Arc<Context>, supervisor: Arc<Shared>) -> Result<()> {
         let _ = self.supervisor.set(supervisor);
         let now = Instant::now();
-        self.desk().heard = self.others().map(|rank| (rank, (now, String::new()))).collect();
+        self.desk().heard = self.others().map(|rank| (rank, Heard { at: now, node: String::new(), counts: Counts::default() })).collect();
         let thread_cx = cx.clone();
         let receive = move || {
             let Some(ranks) = &thread_cx.ranks else { return };
@@ -141,7 +148,7 @@ impl Ranks {
         *lock(&self.receiver) = Some(rlimit::spawn("team", receive)?);
         if !self.leads() {
             cx.sched.join();
-            self.send(cx, 0, &Message::Alive(node()));
+            self.send(cx, 0, &Message::Alive(node(), Counts::default()));
             self.hungry(cx);
         }
         Ok(())
@@ -166,8 +173,8 @@ impl Ranks {
     }
 
     fn hear(&self, cx: &Arc<Context>, from: u32, message: Message) {
-        if let Some((heard, _)) = self.desk().heard.get_mut(&from) {
-            *heard = Instant::now();
+        if let Some(heard) = self.desk().heard.get_mut(&from) {
+            heard.at = Instant::now();
         }
         match message {
             Message::Word(Word::Ask) if self.give(cx, from, 1) => {}
@@ -236,9 +243,9 @@ impl Ranks {
                     self.ring();
                 }
             }
-            Message::Alive(node) => {
-                if let Some((_, known)) = self.desk().heard.get_mut(&from) {
-                    *known = node;
+            Message::Alive(node, counts) => {
+                if let Some(heard) = self.desk().heard.get_mut(&from) {
+                    (heard.node, heard.counts) = (node, counts);
                 }
             }
         }
@@ -460,7 +467,8 @@ impl Ranks {
         self.desk().step.take()
     }
 
-    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally) {
+    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally, counts: Counts) {
+        self.send(cx, 0, &Message::Alive(node(), counts));
         self.send(cx, 0, &Message::StepDone { step, tally });
     }
 
@@ -468,16 +476,26 @@ impl Ranks {
         self.desk().linked
     }
 
-    /// Shows that this rank is alive, and ends the job if another is not.
-    pub fn watch(&self, cx: &Context, now: Instant) {
+    /// Rank 0: how far all others are together.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for heard in self.desk().heard.values() {
+            sum.iter_mut().zip(heard.counts).for_each(|(sum, count)| *sum += count);
+        }
+        sum
+    }
+
+    /// Shows that this rank is alive and how far it is, and ends the job if another is not.
+    pub fn watch(&self, cx: &Context, now: Instant, counts: impl FnOnce() -> Counts) {
         let mut desk = self.desk();
         if desk.next_beat.is_some_and(|next| now < next) {
             return;
         }
-        desk.next_beat = Some(now + BEAT.min(self.team.silence / 4));
-        let silent = |(rank, (heard, node)): (&u32, &(Instant, String))| {
+        let beat = if self.leads() { BEAT } else { DISPLAY };
+        desk.next_beat = Some(now + beat.min(self.team.silence / 4));
+        let silent = |(rank, heard): (&u32, &Heard)| {
             let watched = self.leads() || *rank == 0;
-            (watched && now.saturating_duration_since(*heard) > self.team.silence).then(|| (*rank, node.clone()))
+            (watched && now.saturating_duration_since(heard.at) > self.team.silence).then(|| (*rank, heard.node.clone()))
         };
         let silent = desk.heard.iter().find_map(silent);
         drop(desk);
@@ -486,7 +504,7 @@ impl Ranks {
             let e = Error::new(ErrorKind::Broken, "work together");
             return self.lost(cx, &e.because(format!("nothing was heard of rank {rank}{on} for {:?}", self.team.silence)));
         }
-        let alive = Message::Alive(node());
+        let alive = Message::Alive(node(), counts());
         match self.leads() {
             true => self.others().for_each(|rank| self.send(cx, rank, &alive)),
             false => self.send(cx, 0, &alive),

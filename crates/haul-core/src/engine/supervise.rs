@@ -14,6 +14,7 @@ use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
 use crate::rlimit;
 use crate::schedule::{Batches, Standing};
+use crate::team::message::Counts;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
 use super::clock::{process_cpu, run_delay};
@@ -190,7 +191,7 @@ impl Supervisor {
             self.next.flush = now + Duration::from_millis(200);
         }
         if let Some(ranks) = &self.cx.ranks {
-            ranks.watch(&self.cx, now);
+            ranks.watch(&self.cx, now, || self.counts());
         }
         if now >= self.next.beat {
             (self.heartbeat)();
@@ -274,7 +275,9 @@ impl Supervisor {
     fn show(&mut self, now: Instant, phase: &'static str) {
         let progress = self.progress(now, phase);
         let pulse = self.cx.out.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found + self.cx.meter.hashed();
-        if pulse != self.pulse.0 {
+        // Other ranks may be at work where this one has nothing to do; who is stuck says so itself.
+        let waits = self.cx.ranks.is_some() && self.cx.sched.running() == 0;
+        if pulse != self.pulse.0 || waits {
             self.pulse = (pulse, now);
             self.stalled = false;
         }
@@ -294,23 +297,33 @@ impl Supervisor {
         self.cx.out.observer.on(&Event::Progress(&progress));
     }
 
-    fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
+    /// How far this process is.
+    pub fn counts(&self) -> Counts {
         let tally = &self.cx.out.tally;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let (bytes, files) = (self.cx.meter.moved(), get(&tally.done_files));
+        let (planned, done) = ([get(&tally.planned_files), get(&tally.planned_bytes)], [get(&tally.done_files), self.cx.meter.moved()]);
+        [get(&tally.found), planned[0], planned[1], done[0], done[1], get(&tally.resumed_bytes), get(&tally.kept), get(&tally.failed)]
+    }
+
+    fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
+        let mut counts = self.counts();
+        if let Some(ranks) = self.cx.ranks.as_ref().filter(|ranks| ranks.leads()) {
+            counts.iter_mut().zip(ranks.counts()).for_each(|(own, others)| *own += others);
+        }
+        let [found, planned_files, planned_bytes, files, bytes, resumed_bytes, kept, failed] = counts;
         let (rate_now, files_now) = self.rate.now(now, bytes, files);
         let elapsed = self.cx.clock.began.elapsed();
         self.forecast.observe(elapsed, bytes, files);
         Progress {
             elapsed,
-            found: get(&tally.found),
-            planned_files: get(&tally.planned_files),
-            planned_bytes: get(&tally.planned_bytes),
+            found,
+            planned_files,
+            planned_bytes,
             done_files: files,
             moved_bytes: bytes,
-            resumed_bytes: get(&tally.resumed_bytes),
-            kept: get(&tally.kept),
-            failed: get(&tally.failed),
+            resumed_bytes,
+            kept,
+            failed,
             walk_done: self.cx.sched.standing().walked,
             workers: self.limits.workers,
             rate_now,

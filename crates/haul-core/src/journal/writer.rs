@@ -105,15 +105,15 @@ impl Journal {
         }
     }
 
-    /// An unfinished write of an earlier run is taken up: under which number it is in this journal from now on.
+    /// An unfinished write of an earlier run is taken up: under which number it is in this journal from now on. Where the store is
+    /// not `durable`, what another host has landed is recorded here only once it has been seen to be there.
     #[must_use]
-    pub fn take_up(&self, old: Session) -> Session {
+    pub fn take_up(&self, old: Session, durable: bool) -> Session {
         if !self.0.beside {
             return old;
         }
         let Ok(session) = self.open_session(&old.path, &old.stamp, old.chunk, &old.token) else { return old };
-        // What was landed elsewhere is in this journal only once it has been seen to be there.
-        for receipt in old.landed.receipts().filter(|receipt| !old.landed.is_foreign(receipt.index)) {
+        for receipt in old.landed.receipts().filter(|receipt| durable || !old.landed.is_foreign(receipt.index)) {
             self.landed(session, &receipt);
         }
         for (index, bytes) in old.landed.parts() {

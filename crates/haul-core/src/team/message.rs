@@ -53,8 +53,8 @@ pub enum Message {
         why: Stop,
         reason: String,
     },
-    /// A sign of life, with the name of the sender's node.
-    Alive(String),
+    /// A sign of life, with the name of the sender's node and how far it is.
+    Alive(String, Counts),
 }
 
 /// Records that are collected at one rank.
@@ -81,6 +81,9 @@ pub struct Tally {
     /// Records of [`Pile::Linked`] that were sent to each rank.
     pub linked: Vec<(u32, u64)>,
 }
+
+/// For the display: found, planned files and bytes, files done, bytes moved and resumed, kept, failed.
+pub type Counts = [u64; 8];
 
 const STOPS: [Stop; 4] = [Stop::Signal, Stop::Deadline, Stop::Timeout, Stop::Failure];
 const PILES: [Pile; 3] = [Pile::Linked, Pile::Dirs, Pile::Emptied];
@@ -117,9 +120,10 @@ impl Message {
                 begin(&[10, STOPS.iter().position(|known| known == why).unwrap_or(0) as u64]);
                 put_bytes(&mut out, reason.as_bytes());
             }
-            Message::Alive(node) => {
+            Message::Alive(node, counts) => {
                 begin(&[11]);
                 put_bytes(&mut out, node.as_bytes());
+                put_all(&mut out, counts);
             }
             Message::Confirmed => begin(&[12]),
             Message::Landed { lease, receipts, done } => {
@@ -157,7 +161,13 @@ impl Message {
             8 => Message::Report(std::mem::take(&mut from.0).to_vec()),
             9 => Message::Bye,
             10 => Message::Stop { why: *STOPS.get(from.small()? as usize)?, reason: from.text()? },
-            11 => Message::Alive(from.text()?),
+            11 => {
+                let (node, mut counts) = (from.text()?, Counts::default());
+                for count in &mut counts {
+                    *count = from.number()?;
+                }
+                Message::Alive(node, counts)
+            }
             12 => Message::Confirmed,
             13 => {
                 let (lease, done) = (from.number()?, from.flag()?);
@@ -263,7 +273,7 @@ mod tests {
             Message::Report(vec![0, 255]),
             Message::Bye,
             Message::Stop { why: Stop::Timeout, reason: "rank 2 is gone".into() },
-            Message::Alive("node17".into()),
+            Message::Alive("node17".into(), [1, 2, 3, 4, 5, 6, 7, 1 << 60]),
             Message::Confirmed,
             Message::Landed { lease: 5, receipts: vec![receipt(None), receipt(Some(1 << 100))], done: true },
         ];

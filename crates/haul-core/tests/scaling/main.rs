@@ -74,3 +74,11 @@ fn a_skewed_tree() {
 fn a_straggling_node() {
     good(&table("deep tree, one rank 100 times slower", Shape::Deep { files: 10_000_000 }, Some((5, 100))));
 }
+
+#[test]
+fn a_job_too_small_for_its_ranks() {
+    let outcomes = table("deep tree: 100,000 files", Shape::Deep { files: 100_000 }, None);
+    for pair in outcomes.windows(2) {
+        assert!(pair[1].seconds < pair[0].seconds, "{} ranks are slower than {}", pair[1].ranks, pair[0].ranks);
+    }
+}

@@ -7,7 +7,7 @@ use haul_core::ErrorKind;
 use haul_core::Remedy;
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::run;
-use haul_core::event::Observer;
+use haul_core::event::{Event, Observer};
 use haul_core::job::{Job, Mode, Pick, Root};
 use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
@@ -509,4 +509,46 @@ fn each_rank_opens_the_same_directories_of_this_machine() {
         &path("b"),
         haul_test::compare::What { hard_links: true, ..haul_test::compare::What::USUAL },
     );
+}
+
+/// Keeps what the display of a rank would show last.
+#[derive(Default)]
+struct Last(Mutex<(u64, u64, u64)>);
+
+impl Observer for Last {
+    fn on(&self, event: &Event<'_>) {
+        if let Event::Progress(p) = event {
+            *self.0.lock().unwrap() = (p.found, p.done_files, p.moved_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_waits_is_not_stalled_and_the_first_shows_what_all_do() {
+    let source = Memory::new();
+    for i in 0..40 {
+        source.put(format!("d{i}/f"), content("f", i, 1000));
+    }
+    let target = Memory::new();
+    let teams: Vec<Team> = threads(3).into_iter().map(|transport| Team { transport, silence: Duration::from_secs(4) }).collect();
+    let last = Arc::new(Last::default());
+    let shown = last.clone();
+    let runs = teams.into_iter().zip(0..).map(|(team, rank)| {
+        let slow = Fault::new(source.again());
+        slow.add(Rule::new(Op::List, What::Delay(Duration::from_millis(20))).always());
+        // One directory takes much longer than ranks may be silent for, when they have something to do.
+        slow.add(Rule::new(Op::List, What::Delay(Duration::from_millis(2500))).on("d7").always());
+        let mut copy = job(Arc::new(slow), Arc::new(target.again()));
+        copy.timeout = Some(Duration::from_millis(3500));
+        let observer: Arc<dyn Observer> = if rank == 0 { shown.clone() } else { Arc::new(Diary::default()) };
+        let mut setup = Run::workers(1).setup(observer);
+        setup.team = Some(team);
+        std::thread::spawn(move || run(copy, setup))
+    });
+    let runs: Vec<_> = runs.collect();
+    let reports: Vec<Report> = bounded(Duration::from_secs(60), move || runs.into_iter().map(|run| run.join().unwrap()).collect());
+    assert!(reports.iter().all(|report| report.ending == Ending::Complete), "{:?}", reports[0]);
+    assert_same(&source, &target);
+    let (found, done, moved) = *last.0.lock().unwrap();
+    assert_eq!((found, done, moved), (81, 40, 40_000));
 }

@@ -187,7 +187,7 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
             cx.journal.dropped(old.session);
             return Ok(None);
         }
-        Resume::Continue(old) => cx.journal.take_up(old),
+        Resume::Continue(old) => cx.journal.take_up(old, cx.target().caps().durable),
     };
     let attached = match cx.target().caps().attach {
         true => retry(|| cx.target().attach(name, &old.token, &spec(cx, entry, old.chunk, false))).map(Some),

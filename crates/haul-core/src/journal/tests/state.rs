@@ -238,10 +238,10 @@ fn journals_of_all_ranks_are_read_by_the_next_run_whatever_its_number_of_ranks()
         assert!(past.is_rerun());
         let Resume::Continue(old) = past.take(b"c", &stamp(100)) else { panic!("it is not finished") };
         assert!(old.landed.has(3) && !old.foreign());
-        let old = second.take_up(old);
+        let old = second.take_up(old, false);
         second.landed(old.session, &receipt(4));
         let Resume::Continue(old) = past.take(b"b", &stamp(100)) else { panic!("it is not finished") };
-        let old = second.take_up(old);
+        let old = second.take_up(old, false);
         second.dropped(old.session);
         let session = second.open_session(b"b", &stamp(100), 10, &token("b")).unwrap();
         second.landed(session, &receipt(0));
