@@ -34,9 +34,10 @@ impl Slurm {
         fs::set_permissions(show("munge.key"), fs::Permissions::from_mode(0o400))?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let (controller, node) = (free_port()?, free_port()?);
+        // PMIx has one directory in /tmp for a number of a job, whatever its cluster: no two that run have the same numbers.
         // A requeued job waits until no credential of its first run is valid: 120 s unless told otherwise.
         let config = format!(
-            "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nAuthType=auth/munge\n\
+            "ClusterName=test\nFirstJobId={controller}\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nAuthType=auth/munge\n\
              AuthInfo=socket={socket},cred_expire=5\nCredType=cred/munge\nSlurmUser=root\nSlurmdUser=root\nStateSaveLocation={state}\n\
              SlurmdSpoolDir={spool}/%n\nSlurmctldPidFile={spool}/ctld.pid\nSlurmdPidFile={spool}/%n.pid\nSlurmctldLogFile={log}\n\
              SlurmdLogFile={log}.%n\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\n\

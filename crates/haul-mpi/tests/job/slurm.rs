@@ -48,9 +48,10 @@ fn a_job_of_several_tasks_copies_one_tree() {
         run.env("HWLOC_COMPONENTS", "-gl").ends(0).out.trim().to_string()
     };
     assert!(program().exists(), "haul slurm takes the haul-mpi beside it");
-    let (state, log) = ended(&w, &slurm, &submit("--mpi pmix src/ dst -- -a"));
+    let job = submit("--mpi pmix src/ dst -- -a");
+    let (state, log) = ended(&w, &slurm, &job);
     assert_eq!((state.as_str(), log.matches("Completed:").count()), ("COMPLETED", 1), "{log}");
-    assert!(log.contains("Slurm job 1: 1 CPU on this node; stops in "), "{log}");
+    assert!(log.contains(&format!("Slurm job {job}: 1 CPU on this node; stops in ")), "{log}");
     w.assert_same("src", "dst", What::ALL);
     // Without it Open MPI does not start, and says so: no rank takes itself for the only one.
     let (state, log) = ended(&w, &slurm, &submit("--mpi none src/ apart"));
