@@ -10,7 +10,7 @@ use crate::varint;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Word(Word),
-    /// Parts of the sender's work, each as [`super::lease::Lease`] encodes it.
+    /// Parts of the sender's work, each as [`Lease`] encodes it.
     Work {
         /// The rank that names or chunks among them come from.
         origin: Option<u32>,

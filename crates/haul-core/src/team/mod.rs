@@ -4,7 +4,7 @@
 //! listed, with all below them, or names of a large directory. The directory that a lease is from is complete only when its reply
 //! has come, and the job when all that was given away has been confirmed.
 //!
-//! Here is what needs neither the engine nor a clock: the policy, the messages, the transport. `engine/ranks.rs` does what they
+//! Here is what needs neither the engine nor a clock: the policy, the messages, the transport. `engine/ranks/` does what they
 //! say, `engine/steps.rs` the steps at the end that all ranks do together.
 
 pub mod counts;

@@ -1,0 +1,125 @@
+//! What all ranks do together: the steps at the end, the display, watching each other, the last report.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::context::Context;
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
+use crate::report::Report;
+use crate::team::counts;
+use crate::team::message::{Counts, Message, Tally};
+
+use super::{Desk, Heard, Ranks, node};
+
+/// How long ranks wait for each other at the end of a job that was stopped.
+const GRACE: Duration = Duration::from_secs(2);
+/// Between two signs of life, and between two for the display of rank 0.
+const BEAT: Duration = Duration::from_secs(5);
+const DISPLAY: Duration = Duration::from_secs(1);
+
+impl Ranks {
+    /// Rank 0: all others are to do a step; `linked` is what each gets of names of files with several.
+    pub fn begin_step(&self, cx: &Context, step: u32, linked: &HashMap<u32, u64>) {
+        self.desk().done.clear();
+        for rank in self.others() {
+            let linked = linked.get(&rank).copied().unwrap_or(0);
+            self.send(cx, rank, &Message::Step { step, linked });
+        }
+    }
+
+    /// Rank 0: whether all others have done the step.
+    pub fn all_done(&self) -> bool {
+        self.desk().done.len() as u32 + 1 == self.team.transport.ranks()
+    }
+
+    /// Rank 0: what the others said at its end.
+    pub fn tallies(&self) -> Vec<(u32, Tally)> {
+        std::mem::take(&mut self.desk().done)
+    }
+
+    /// The step to be done next, if rank 0 has begun one.
+    pub fn take_step(&self) -> Option<(u32, u64)> {
+        self.desk().step.take()
+    }
+
+    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally, counts: Counts) {
+        self.send(cx, 0, &Message::Alive(node(), counts));
+        self.send(cx, 0, &Message::StepDone { step, tally });
+    }
+
+    pub fn linked_received(&self) -> u64 {
+        self.desk().linked
+    }
+
+    /// Rank 0: how far all others are together.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for heard in self.desk().heard.values() {
+            sum.iter_mut().zip(heard.counts).for_each(|(sum, count)| *sum += count);
+        }
+        sum
+    }
+
+    /// Shows that this rank is alive and how far it is, and ends the job if another is not.
+    pub fn watch(&self, cx: &Context, now: Instant, counts: impl FnOnce() -> Counts) {
+        let mut desk = self.desk();
+        if desk.next_beat.is_some_and(|next| now < next) {
+            return;
+        }
+        let beat = if self.leads() { BEAT } else { DISPLAY };
+        desk.next_beat = Some(now + beat.min(self.team.silence / 4));
+        let silent = |(rank, heard): (&u32, &Heard)| {
+            let watched = self.leads() || *rank == 0;
+            (watched && now.saturating_duration_since(heard.at) > self.team.silence).then(|| (*rank, heard.node.clone()))
+        };
+        let silent = desk.heard.iter().find_map(silent);
+        drop(desk);
+        if let Some((rank, node)) = silent {
+            let on = if node.is_empty() { String::new() } else { format!(" on {node}") };
+            let e = Error::new(ErrorKind::Broken, "work together");
+            return self.lost(cx, &e.because(format!("nothing was heard of rank {rank}{on} for {:?}", self.team.silence)));
+        }
+        let alive = Message::Alive(node(), counts());
+        match self.leads() {
+            true => self.others().for_each(|rank| self.send(cx, rank, &alive)),
+            false => self.send(cx, 0, &alive),
+        }
+    }
+
+    /// Brings the reports together at rank 0, and lets nobody leave before all have said theirs.
+    pub fn end(&self, cx: &Arc<Context>, report: &mut Report) {
+        if let Some(why) = cx.cancel.why() {
+            let reason = report.failures.first().map_or("it was told to stop", |failure| &failure.reason);
+            self.stop_all(why, format!("rank {} on {} stopped: {reason}", self.rank(), node()));
+        }
+        let most = if cx.cancel.is_set() { GRACE } else { self.team.silence };
+        if self.leads() {
+            let all = self.team.transport.ranks() as usize - 1;
+            self.wait(most, |desk| desk.reports.len() == all);
+            let mut reports = std::mem::take(&mut self.desk().reports);
+            reports.sort_by_key(|(rank, _)| *rank);
+            for rank in self.others().filter(|rank| !cx.cancel.is_set() && reports.iter().all(|(other, _)| other != rank)) {
+                report.fail(&Error::new(ErrorKind::Broken, "work together").because(format!("rank {rank} did not report")));
+            }
+            reports.into_iter().for_each(|(_, other)| *report += other);
+            self.others().for_each(|rank| self.try_send(rank, &Message::Bye));
+        } else {
+            self.try_send(0, &Message::Report(counts::encode(report)));
+            self.wait(most, |desk| desk.bye);
+        }
+        self.over.store(true, Ordering::Release);
+        // Wakes the receiver, which looks once a second anyway.
+        self.try_send(self.rank(), &Message::Bye);
+        if let Some(receiver) = lock(&self.receiver).take() {
+            let _ = receiver.join();
+        }
+    }
+
+    fn wait(&self, most: Duration, until: impl Fn(&Desk) -> bool) {
+        let desk = self.news.wait_timeout_while(self.desk(), most, |desk| !until(desk));
+        drop(desk.unwrap_or_else(PoisonError::into_inner));
+    }
+}
