@@ -15,6 +15,7 @@
 //! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
 //! - [`link`] is a network link with a delay, a rate and loss, between two network namespaces.
 //! - [`shape`] is a source of deep trees and of files with many names, which exist nowhere.
+//! - [`slurm`] is a cluster of one node, with a real Slurm.
 //! - [`ignored`] sets which signals a command ignores from its start.
 //! - [`nobody`] runs a command without root's rights.
 
@@ -41,6 +42,7 @@ pub mod rogue;
 pub mod scratch;
 pub mod shape;
 pub mod slowfs;
+pub mod slurm;
 pub mod sshd;
 pub mod suite;
 pub mod tree;

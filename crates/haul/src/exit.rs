@@ -39,7 +39,7 @@ const EXITS: [(Exit, u8, &str); 13] = [
     (Exit::Vanished, 24, "some source files vanished during the run; everything else is done"),
     (Exit::TooManyDeletes, 25, "--max-delete would have been exceeded; everything was copied, nothing deleted"),
     (Exit::Timeout, 30, "no progress within --timeout; run again to resume"),
-    (Exit::Again, 75, "stopped at --deadline, or the job is already running; run again later"),
+    (Exit::Again, 75, "stopped at --deadline or before the time limit of a batch job, or the job is already running; run again later"),
 ];
 
 impl Exit {
@@ -128,10 +128,10 @@ impl Exit {
     }
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
-        std::process::ExitCode::from(exit.code())
-    }
+/// The most severe of the codes with which several processes ended.
+pub fn worst(codes: &[u8]) -> u8 {
+    let known = |code: &u8| EXITS.iter().find(|(_, number, _)| number == code).map_or(Exit::Partial, |(exit, ..)| *exit);
+    codes.iter().map(known).fold(Exit::Success, Exit::or_worse).code()
 }
 
 /// `haul help exit-codes`.
@@ -145,10 +145,8 @@ pub fn page() -> String {
     }
     page.push_str(
         "\nThe most severe code is returned: a signal, a deadline or a full disk, then\n\
-         failed files, then --max-delete, then vanished files. A Slurm script can\n\
-         requeue itself on 75:\n\n\
-         \x20 haul cp --deadline 5h30m SRC DST\n\
-         \x20 [ $? = 75 ] && scontrol requeue $SLURM_JOB_ID\n",
+         failed files, then --max-delete, then vanished files. In a Slurm job\n\
+         --requeue has the job run again on 75.\n",
     );
     page
 }
@@ -195,6 +193,15 @@ mod tests {
             assert_eq!(exit.or_worse(Exit::Signal), Exit::Signal);
         }
         assert_eq!(Exit::Usage.or_worse(Exit::Partial), Exit::Partial);
+    }
+
+    #[test]
+    fn of_several_processes_the_most_severe_code_counts() {
+        assert_eq!(worst(&[0, 0]), 0);
+        assert_eq!(worst(&[0, 23, 0]), 23);
+        assert_eq!(worst(&[24, 11, 23]), 11);
+        assert_eq!(worst(&[75, 20, 75]), 20);
+        assert_eq!(worst(&[0, 99]), 23, "a code that no page has");
     }
 
     fn report(change: impl FnOnce(&mut Report)) -> Report {

@@ -143,5 +143,5 @@ pub fn threads(workers: Option<u32>) -> usize {
 }
 
 pub fn processors() -> usize {
-    std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2)
+    (crate::allocation::processors() as usize).max(2)
 }

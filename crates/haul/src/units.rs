@@ -213,6 +213,28 @@ fn clock_on(now: Timestamp, zone: &TimeZone, clock: civil::Time, days: i64) -> R
     local(date.to_datetime(clock), zone)
 }
 
+/// `--deadline`: a moment, or none at all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deadline {
+    At(When),
+    None,
+}
+
+impl Deadline {
+    /// How long from now; `None` without a deadline.
+    pub fn ahead(self, now: Timestamp, zone: &TimeZone) -> Result<Option<Duration>, String> {
+        match self {
+            Deadline::At(when) => when.ahead(now, zone).map(Some),
+            Deadline::None => Ok(None),
+        }
+    }
+}
+
+/// What `parse_when` takes, or `none`.
+pub fn parse_deadline(text: &str) -> Result<Deadline, String> {
+    if text == "none" { Ok(Deadline::None) } else { parse_when(text).map(Deadline::At) }
+}
+
 /// `--max-delete`: a count, or a percentage of what the destination holds.
 pub fn parse_max_delete(text: &str) -> Result<MaxDelete, String> {
     match text.strip_suffix('%') {

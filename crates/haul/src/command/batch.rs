@@ -196,7 +196,7 @@ impl Batch<'_> {
         if copies {
             self.copies.fetch_add(1, Ordering::SeqCst);
         }
-        let exit = crate::run(invocation);
+        let exit = crate::obey(invocation, None);
         if copies {
             self.copies.fetch_sub(1, Ordering::SeqCst);
         }

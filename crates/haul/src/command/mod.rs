@@ -19,6 +19,7 @@ mod presign;
 mod removed;
 pub mod scope;
 mod set;
+pub mod slurm;
 pub mod sum;
 mod tree;
 mod weigh;
@@ -45,6 +46,7 @@ use crate::flags::{
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::Argument;
+use crate::ranks::Ranks;
 use crate::{open, out, transfer};
 
 /// Levels that du shows without `-d`.
@@ -292,9 +294,9 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
     }
 }
 
-pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
+pub fn check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     match &flags.manifest {
-        None => transfer::check(flags, global),
+        None => transfer::check(flags, global, ranks),
         Some(input) => match manifest::check(flags, input, global) {
             Ok(exit) => exit,
             Err(e) => out::error_in(&e, Mode::Check),

@@ -11,7 +11,7 @@ use haul_core::spec::{self, Input, Operation, Performance, Safety, Selection, Tr
 
 use super::connect::{Connect, ConnectArgs};
 use super::keep::{self, KeepArgs};
-use super::run::{RetryArgs, RunArgs};
+use super::run::{BatchChoice, RetryArgs, Run, RunArgs};
 use super::same::SameArgs;
 use super::select::{ListedArgs, NulArgs, SelectArgs, input};
 use super::shown::ids;
@@ -30,6 +30,7 @@ pub struct CheckFlags {
     pub extra_to: Option<PathBuf>,
     pub differing_to: Option<PathBuf>,
     pub failed_to: Option<PathBuf>,
+    pub batch: BatchChoice,
     pub connect: Connect,
 }
 
@@ -112,7 +113,7 @@ impl CheckArgs {
         let mut selection = self.select.resolve(given, environment)?;
         self.listed.resolve(&mut selection, usize::from(manifest == Some(Input::Stdin)))?;
         selection.recurse_listed = selection.files_from.is_some();
-        let (limits, failed_to) = self.run.resolve(environment)?;
+        let Run { limits, failed_to, batch } = self.run.resolve(environment)?;
         let spec = TransferSpec {
             version: spec::VERSION,
             operation: Operation::Check { one_way: self.one_way },
@@ -134,6 +135,7 @@ impl CheckArgs {
             extra_to: self.extra_to,
             differing_to: self.differing_to,
             failed_to,
+            batch,
             connect: self.connect.resolve(),
         })
     }

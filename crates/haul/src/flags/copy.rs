@@ -12,7 +12,7 @@ use super::connect::{Connect, ConnectArgs};
 use super::global::{Global, Progress};
 use super::keep::{self, KeepArgs};
 use super::places::PlacesArgs;
-use super::run::RunArgs;
+use super::run::{BatchChoice, Run, RunArgs};
 use super::same::{SameArgs, UpdateArgs};
 use super::select::{ListedArgs, SelectArgs};
 use super::speed::{SpeedArgs, TransportArgs};
@@ -31,6 +31,7 @@ pub struct CopyFlags {
     pub list_only: bool,
     pub output: CopyOutput,
     pub journal: JournalChoice,
+    pub batch: BatchChoice,
     pub connect: Connect,
 }
 
@@ -166,6 +167,9 @@ struct SafetyArgs {
     /// Wait while another run of the same job is active (default: stop)
     #[arg(long)]
     wait: bool,
+    /// In a Slurm job: requeue the job when its time limit, or --deadline, stops the run
+    #[arg(long)]
+    requeue: bool,
     /// Let a file replace a non-empty directory
     #[arg(long)]
     force: bool,
@@ -294,7 +298,8 @@ impl CpArgs {
             refuse_followed(&attributes, "--remove-source-files")?;
         }
         self.see.apply(global);
-        let (limits, failed_to) = self.run.resolve(environment)?;
+        let Run { limits, failed_to, batch } = self.run.resolve(environment)?;
+        let batch = self.safety.requeued(batch)?;
         let spec = TransferSpec {
             version: spec::VERSION,
             operation,
@@ -323,6 +328,7 @@ impl CpArgs {
             list_only: self.tree.list_only,
             output: self.see.resolve(failed_to),
             journal: JournalChoice { restart: self.safety.restart, wait: self.safety.wait },
+            batch,
             connect,
         })
     }
@@ -343,7 +349,8 @@ impl MvArgs {
         let attributes = KeepArgs::resolve(given, keep::all(), environment)?;
         refuse_followed(&attributes, "mv")?;
         self.see.apply(global);
-        let (limits, failed_to) = self.run.resolve(environment)?;
+        let Run { limits, failed_to, batch } = self.run.resolve(environment)?;
+        let batch = self.safety.requeued(batch)?;
         let spec = TransferSpec {
             version: spec::VERSION,
             operation: Operation::Move,
@@ -364,12 +371,20 @@ impl MvArgs {
             list_only: false,
             output: self.see.resolve(failed_to),
             journal: JournalChoice { restart: self.safety.restart, wait: self.safety.wait },
+            batch,
             connect: self.connect.resolve(),
         })
     }
 }
 
 impl SafetyArgs {
+    fn requeued(&self, batch: BatchChoice) -> Result<BatchChoice, Refusal> {
+        if self.requeue && self.dry_run {
+            return Err("--requeue has no effect with --dry-run, which copies nothing; omit one".into());
+        }
+        Ok(BatchChoice { requeue: self.requeue, ..batch })
+    }
+
     fn resolve(&self) -> Safety {
         Safety { verify: self.verify, sync: self.fsync, make_path: self.mkpath, ..Safety::default() }
     }

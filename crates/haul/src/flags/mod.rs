@@ -42,6 +42,7 @@ pub mod same;
 pub mod select;
 pub mod set;
 mod shown;
+pub mod slurm;
 pub mod speed;
 pub mod table;
 pub mod why;
@@ -57,6 +58,7 @@ pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
 pub use ln::{DfFlags, LnFlags};
 pub use other::{DemoFlags, DoctorFlags};
 pub use set::SetFlags;
+pub use slurm::SlurmFlags;
 pub use why::WhyFlags;
 
 /// What parsing may know of the world.
@@ -106,6 +108,8 @@ pub enum Command {
     Bench(bench::BenchCommand),
     Jobs(JobsCommand),
     Why(WhyFlags),
+    /// A script for a batch system.
+    Slurm(Box<SlurmFlags>),
     Demo(DemoFlags),
     Completions(clap_complete::Shell),
     /// The directory for the pages; `None` writes haul's own page to standard output.
@@ -200,6 +204,7 @@ enum CommandArgs {
     Doctor(other::DoctorArgs),
     Bench(bench::BenchArgs),
     Why(why::WhyArgs),
+    Slurm(slurm::SlurmArgs),
     Jobs(jobs::JobsArgs),
     Demo(other::DemoArgs),
     Completions(other::CompletionsArgs),
@@ -306,6 +311,7 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Doctor(args) => Command::Doctor(args.resolve()?),
         CommandArgs::Bench(args) => Command::Bench(args.resolve(environment)?),
         CommandArgs::Why(args) => Command::Why(args.resolve()),
+        CommandArgs::Slurm(args) => Command::Slurm(Box::new(args.resolve(environment)?)),
         CommandArgs::Jobs(args) => Command::Jobs(args.resolve()),
         CommandArgs::Demo(args) => Command::Demo(args.resolve()),
         CommandArgs::Completions(args) => Command::Completions(args.shell),

@@ -20,6 +20,9 @@ const JSON_PROGRESS: Duration = Duration::from_secs(1);
 impl Renderer {
     fn started(&self, state: &mut State, sentence: &str) {
         state.started = (self.options.clock.now)();
+        if self.options.follower.is_some() {
+            return;
+        }
         let plan = lines::plain(sentence);
         let run = std::mem::take(&mut state.run);
         let started = Record::Started {
@@ -116,6 +119,9 @@ impl Renderer {
     }
 
     fn progress(&self, state: &mut State, moment: &Progress) {
+        if self.options.follower.is_some() {
+            return self.sync(state);
+        }
         let around = self.around(state);
         if self.options.json && moment.elapsed >= state.next_json {
             let period = if self.options.progress.is_zero() { JSON_PROGRESS } else { self.options.progress.min(JSON_PROGRESS) };
@@ -133,6 +139,9 @@ impl Renderer {
                 self.line(state, &line);
             }
         }
+        if let Some(warning) = state.late.observe(moment.elapsed, moment.eta()) {
+            self.warned(state, &Warning::Note(warning));
+        }
         if self.options.live && !state.finished {
             state.out.flush();
             let size = (state.size)();
@@ -147,6 +156,9 @@ impl Renderer {
     fn finished(&self, state: &mut State, report: &Report) {
         state.finished = true;
         self.erase(state);
+        if self.options.follower.is_some() {
+            return self.sync(state);
+        }
         if self.options.json {
             self.record(state, &Record::Finished(Box::new(json::Finished::of(report))));
         }

@@ -11,6 +11,7 @@
 
 mod events;
 pub mod json;
+mod late;
 mod lines;
 pub mod listing;
 mod live;
@@ -69,6 +70,7 @@ struct State {
     last: Option<Progress>,
     next_line: Duration,
     next_json: Duration,
+    late: late::Late,
     retries: u64,
     failures: u64,
     /// Sinks whose failure was told.
@@ -106,6 +108,7 @@ impl Renderer {
             last: None,
             next_line: options.progress,
             next_json: Duration::ZERO,
+            late: late::Late::default(),
             retries: 0,
             failures: 0,
             told: Vec::new(),
@@ -122,7 +125,9 @@ impl Renderer {
 
     /// Says which run follows.
     pub fn begin(&self, run: Run) {
-        self.state().run = run;
+        let state = &mut *self.state();
+        state.late = late::Late::new(run.stops);
+        state.run = run;
     }
 
     /// A message of the program itself, on standard error and in the log.
@@ -204,6 +209,8 @@ impl Renderer {
         self.log(state, text);
         self.erase(state);
         state.out.flush();
+        let own = self.options.follower.as_ref().filter(|_| !lead.is_empty()).map(|title| format!("{lead}{title}: "));
+        let lead = own.as_deref().unwrap_or(lead);
         if self.options.color && !color.is_empty() {
             state.err.line(&format!("\x1b[{color}m{lead}\x1b[0m{text}"));
         } else {

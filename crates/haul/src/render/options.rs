@@ -87,6 +87,8 @@ pub struct Options {
     pub lists: Vec<(Action, FailedTo)>,
     /// See `command_line`.
     pub command: Option<String>,
+    /// The title of a rank that follows another: it prints what concerns single names, and the first rank the rest.
+    pub follower: Option<String>,
     pub clock: Clock,
 }
 
@@ -110,6 +112,7 @@ impl Default for Options {
             failed_to: None,
             lists: Vec::new(),
             command: None,
+            follower: None,
             clock: Clock::system(),
         }
     }
@@ -124,4 +127,6 @@ pub struct Run {
     pub destination: Option<String>,
     /// One end at least is another machine.
     pub network: bool,
+    /// When a deadline stops it, since its beginning.
+    pub stops: Option<std::time::Duration>,
 }

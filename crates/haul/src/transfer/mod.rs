@@ -4,6 +4,7 @@
 //! flags -> TransferSpec -> places (stores, what of them, the slash rule) -> guard (same, inside) -> Job -> run -> Exit
 //! ```
 
+mod batch;
 mod destination;
 mod guard;
 mod link_dest;
@@ -24,8 +25,10 @@ use haul_core::spec::{Operation, TransferSpec};
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyOutput;
+use crate::flags::run::BatchChoice;
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::Location;
+use crate::ranks::Ranks;
 use crate::render;
 
 use outlet::Outlet;
@@ -33,7 +36,7 @@ use resolve::{Conduct, resolve};
 pub use run::Session;
 
 /// cp, sync and mv.
-pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
+pub fn copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     if flags.list_only {
         return only::list(flags, global);
     }
@@ -52,14 +55,28 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
     };
     let done = match Outlet::of(&flags.spec) {
         Some(outlet) => outlet.copy(flags, global),
-        None => run_copy(flags, global),
+        None => run_copy(flags, global, ranks),
     };
-    done.unwrap_or_else(|e| crate::out::error(&e))
+    done.unwrap_or_else(|e| ended(&e, Mode::Copy, ranks))
 }
 
-fn run_copy(flags: &CopyFlags, global: &Global) -> Result<Exit> {
+/// An error that ended this process, in the words of one rank only where all have it.
+fn ended(error: &Error, mode: Mode, ranks: Option<&Ranks>) -> Exit {
+    match ranks {
+        Some(ranks) if !ranks.leads() && error.kind() == haul_core::ErrorKind::Cancelled => Exit::Success,
+        Some(ranks) if !ranks.leads() => {
+            crate::out::say(&ranks.title());
+            crate::out::error_in(error, mode)
+        }
+        _ => crate::out::error_in(error, mode),
+    }
+}
+
+fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
     let conduct = Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true };
-    let prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
+    let batch = batch::Batch::of(flags.batch)?;
+    let with_journal = ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
+    let mut prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
     let options = run::RenderChoice {
         dry: flags.dry,
         output: &flags.output,
@@ -68,18 +85,26 @@ fn run_copy(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         zero: flags.spec.selection.nul_separated,
         mode: if flags.spec.operation == Operation::Sync { render::Mode::Sync } else { render::Mode::Copy },
         data_on_stdout: flags.spec.destination.scheme == Scheme::STDIO,
+        ranks,
     };
     let session = Session::open(global, options)?;
-    prepared.notes.iter().for_each(|note| session.renderer.say(note));
+    batch.bound(&mut prepared.job, &mut prepared.notes);
+    session.note(&prepared.notes);
     let reached = prepared.job.target.place().service();
     let identity = Identity { reached, ..identity(&flags.spec) };
     let record = record(&flags.spec, &flags.connect);
     // What went to a stream cannot be taken up again.
-    let kept = !flags.dry && !prepared.job.target.caps().streams;
-    let journal = run::JournalUse { choice: flags.journal, spec: record, kept };
+    let kept = with_journal.unwrap_or(true) && !flags.dry && !prepared.job.target.caps().streams;
+    batch.check(kept || with_journal.is_some())?;
+    let journal = run::JournalUse { choice: batch.journal(flags.journal), spec: record, kept };
     let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
     prepared.hosts.finish();
-    Ok(session.exit(&report?, Mode::Copy))
+    let report = report?;
+    let exit = session.exit(&report, Mode::Copy);
+    if with_journal.is_some() {
+        return Ok(exit);
+    }
+    Ok(batch.end(&report).map_or_else(|e| crate::out::error(&e).or_worse(exit), |()| exit))
 }
 
 /// The text of a spec, with the flags of its backends; empty where there is no working directory.
@@ -105,7 +130,7 @@ pub fn recorded(text: &str) -> Result<CopyFlags> {
         return Err(e.hint("run `haul check`"));
     }
     let (output, journal) = (CopyOutput::default(), crate::flags::copy::JournalChoice::default());
-    Ok(CopyFlags { spec, dry: false, list_only: false, output, journal, connect })
+    Ok(CopyFlags { spec, dry: false, list_only: false, output, journal, batch: BatchChoice::default(), connect })
 }
 
 fn identity(spec: &TransferSpec) -> Identity {
@@ -123,12 +148,15 @@ fn identity(spec: &TransferSpec) -> Identity {
 }
 
 /// check: both trees are read, nothing is written.
-pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
-    run_check(flags, global).unwrap_or_else(|e| crate::out::error_in(&e, Mode::Check))
+pub fn check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
+    run_check(flags, global, ranks).unwrap_or_else(|e| ended(&e, Mode::Check, ranks))
 }
 
-fn run_check(flags: &CheckFlags, global: &Global) -> Result<Exit> {
-    let prepared = resolve(&flags.spec, Conduct::default(), &flags.connect, global)?;
+fn run_check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
+    let batch = batch::Batch::of(flags.batch)?;
+    ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
+    let mut prepared = resolve(&flags.spec, Conduct::default(), &flags.connect, global)?;
+    batch.bound(&mut prepared.job, &mut prepared.notes);
     let nul_separated = flags.spec.selection.nul_separated;
     let options = run::RenderChoice {
         dry: false,
@@ -142,9 +170,11 @@ fn run_check(flags: &CheckFlags, global: &Global) -> Result<Exit> {
         zero: nul_separated,
         mode: render::Mode::Check,
         data_on_stdout: false,
+        ranks,
     };
     let session = Session::open(global, options)?;
     let journal = run::JournalUse::default();
+    session.note(&prepared.notes);
     let report = session.run(prepared.job, &prepared.sentence, &identity(&flags.spec), journal, Vec::new());
     prepared.hosts.finish();
     Ok(session.exit(&report?, Mode::Check))

@@ -86,7 +86,7 @@ impl Outlet {
         self.check(&flags.spec, global.json)?;
         for source in &flags.spec.sources {
             let spec = TransferSpec { sources: vec![source.clone()], ..flags.spec.clone() };
-            let exit = run_copy(&CopyFlags { spec, ..flags.clone() }, global)?;
+            let exit = run_copy(&CopyFlags { spec, ..flags.clone() }, global, None)?;
             if exit != Exit::Success {
                 return Ok(exit);
             }

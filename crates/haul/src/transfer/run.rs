@@ -26,6 +26,7 @@ use crate::figures::Figures;
 use crate::flags::Global;
 use crate::flags::copy::{CopyOutput, JournalChoice};
 use crate::flags::global::Progress;
+use crate::ranks::Ranks;
 use crate::render::{self, Renderer};
 use crate::signals;
 
@@ -46,6 +47,7 @@ pub struct RenderChoice<'a> {
     pub mode: render::Mode,
     /// Text must not go there.
     pub data_on_stdout: bool,
+    pub ranks: Option<&'a Ranks>,
 }
 
 #[derive(Default)]
@@ -57,8 +59,10 @@ pub struct JournalUse {
     pub kept: bool,
 }
 
-pub struct Session {
+pub struct Session<'a> {
     pub renderer: Arc<Renderer>,
+    ranks: Option<&'a Ranks>,
+    quiet: bool,
     state_dir: Option<PathBuf>,
     /// The command line, for the journal.
     argv: Vec<OsString>,
@@ -68,9 +72,16 @@ fn appending(path: &Path, op: &'static str) -> Result<File> {
     OpenOptions::new().create(true).append(true).open(path).map_err(|e| Error::io(e, op).at(path.as_os_str().as_bytes()))
 }
 
-impl Session {
-    pub fn open(global: &Global, choice: RenderChoice<'_>) -> Result<Self> {
+impl<'a> Session<'a> {
+    pub fn open(global: &Global, choice: RenderChoice<'a>) -> Result<Self> {
+        // Files that other ranks than the first write have their number behind the name.
+        let follower = choice.ranks.filter(|ranks| !ranks.leads());
+        let own = |path: &Path| match follower {
+            None => path.to_path_buf(),
+            Some(ranks) => [path.as_os_str(), format!(".{}", ranks.rank()).as_ref()].iter().copied().collect::<OsString>().into(),
+        };
         let list = |path: &PathBuf| {
+            let path = &own(path);
             let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
             Ok(render::FailedTo { file, name: haul_core::entry::show(path.as_os_str().as_bytes()), zero: choice.zero })
         };
@@ -91,13 +102,14 @@ impl Session {
             json: global.json,
             dry: choice.dry,
             stat: choice.output.stat,
-            live,
+            live: live && follower.is_none(),
             progress,
             color: global.color && std::io::IsTerminal::is_terminal(&std::io::stderr()),
             fold: folds(),
             unicode: render::utf8_locale(|name| std::env::var(name).ok()),
             names: choice.names,
-            log: global.log.as_deref().map(|path| appending(path, "open log")).transpose()?,
+            log: global.log.as_deref().map(|path| appending(&own(path), "open log")).transpose()?,
+            follower: follower.map(Ranks::title),
             failed_to,
             lists,
             command: Some(render::command_line(global.argv.iter().map(|a| a.as_bytes()))),
@@ -105,9 +117,18 @@ impl Session {
         };
         Ok(Session {
             renderer: Renderer::new(options, render::Outputs::standard(choice.data_on_stdout)),
+            ranks: choice.ranks,
+            quiet: global.quiet || follower.is_some(),
             state_dir: global.state_dir.clone(),
             argv: global.argv.clone(),
         })
+    }
+
+    /// Lines about the run, before it begins.
+    pub fn note(&self, notes: &[String]) {
+        if !self.quiet {
+            notes.iter().for_each(|note| self.renderer.say(note));
+        }
     }
 
     /// How a run ends that has a report.
@@ -123,17 +144,21 @@ impl Session {
         let _listening = listen(cancel.clone(), show_progress.clone(), self.renderer.clone())?;
         let kept = if usage.kept { self.journal(identity, &usage, &cancel)? } else { None };
         let (directory, journal, past) = match kept {
-            Some((directory, journal, past)) => (Some(Arc::new(directory)), journal, past),
+            Some((directory, journal, past)) => (directory.map(Arc::new), journal, past),
             None => (None, Journal::none(), Past::default()),
         };
+        if let Some(ranks) = self.ranks.filter(|ranks| ranks.leads()) {
+            ranks.go(directory.is_some())?;
+        }
         let journal = with_test_hook(journal);
         self.renderer.begin(render::Run {
             job: directory.as_ref().map(|directory| directory.id()),
             sources: identity.sources.clone(),
             destination: Some(identity.target.clone()),
+            stops: job.deadline,
             network: job.target.caps().remote || job.roots.iter().any(|root| root.store.caps().remote),
         });
-        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let processors = crate::allocation::processors();
         let tuner: Box<dyn Tuner> = match job.workers {
             Some(workers) => Box::new(Fixed(Limits { workers })),
             None => {
@@ -156,7 +181,9 @@ impl Session {
             }
         });
         job.progress = Duration::from_secs(30);
-        job.state = directory.as_ref().and_then(|directory| directory.path().ancestors().nth(2)).and_then(|state| {
+        let followed = self.ranks.filter(|ranks| usage.kept && !ranks.leads()).and_then(|_| self.state_root());
+        let state = directory.as_ref().and_then(|directory| directory.path().ancestors().nth(2)).map(Path::to_path_buf);
+        job.state = state.or(followed).and_then(|state| {
             let facts = std::fs::metadata(state).ok()?;
             Some((std::os::unix::fs::MetadataExt::dev(&facts), std::os::unix::fs::MetadataExt::ino(&facts)))
         });
@@ -179,7 +206,7 @@ impl Session {
             heartbeat,
             sentence,
             show_progress,
-            team: None,
+            team: self.ranks.map(Ranks::team),
         };
         // Modes are the source's, exactly; directories on the way to the destination are made by now.
         let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup))? } else { engine::run(job, setup) };
@@ -204,18 +231,25 @@ impl Session {
         taken.map_or(Ok(report), Err)
     }
 
+    fn state_root(&self) -> Option<PathBuf> {
+        self.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)))
+    }
+
     /// The job's journal. A state directory that cannot be had is a warning: the copy matters more.
-    fn journal(&self, identity: &Identity, usage: &JournalUse, cancel: &Cancel) -> Result<Option<(JobDir, Journal, Past)>> {
+    fn journal(&self, identity: &Identity, usage: &JournalUse, cancel: &Cancel) -> Result<Option<(Option<JobDir>, Journal, Past)>> {
         let without = |reason: String| {
             self.renderer.on(&Event::Warned(&Warning::NoJournal(reason)));
             Ok(None)
         };
-        let root = self.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)));
-        let Some(root) = root else { return without("neither HAUL_STATE_DIR, XDG_STATE_HOME nor HOME is set".into()) };
+        let Some(root) = self.state_root() else { return without("neither HAUL_STATE_DIR, XDG_STATE_HOME nor HOME is set".into()) };
         let state = match State::open(root) {
             Ok(state) => state,
             Err(e) => return without(e.to_string()),
         };
+        if let Some(ranks) = self.ranks.filter(|ranks| !ranks.leads()) {
+            let (journal, past) = state.join(identity, ranks.rank(), usage.choice.restart)?;
+            return Ok(Some((None, journal, past)));
+        }
         let wait = usage.choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
         let directory = std::env::current_dir().ok().map(|directory| directory.into_os_string().into_vec());
         let begin = Begin {
@@ -233,7 +267,7 @@ impl Session {
             Err(e) => return without(e.to_string()),
         };
         match directory.journal() {
-            Ok((journal, past)) => Ok(Some((directory, journal, past))),
+            Ok((journal, past)) => Ok(Some((Some(directory), journal, past))),
             // It may name files that are torn: going on without it would take them for whole.
             Err(e) => Err(e),
         }

@@ -2,6 +2,7 @@
 //!
 //! Each test starts the program itself, in an environment of its own; every wait is bounded.
 
+mod batch;
 mod changed;
 mod faults;
 mod journal;

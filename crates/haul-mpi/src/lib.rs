@@ -1,0 +1,6 @@
+//! Messages between ranks over the machine's MPI. The program is `main.rs`.
+
+mod library;
+mod transport;
+
+pub use transport::{Ended, Mpi};

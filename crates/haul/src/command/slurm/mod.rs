@@ -1,0 +1,146 @@
+//! `haul slurm`: counts the sources, writes a script, submits it.
+
+mod estimate;
+mod script;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::spec::TransferSpec;
+
+use super::du;
+use crate::allocation::command;
+use crate::exit::Exit;
+use crate::flags::Global;
+use crate::flags::slurm::SlurmFlags;
+use crate::hosts::Hosts;
+use crate::open::Argument;
+use crate::{open, out, transfer};
+
+use estimate::Size;
+use script::Script;
+
+pub fn run(flags: &SlurmFlags, global: &Global) -> Exit {
+    written(flags, global).unwrap_or_else(|e| out::error(&e))
+}
+
+fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
+    let size = size(flags)?;
+    let limit = estimate::limit(size, &flags.work, flags.resources.time);
+    if !global.quiet {
+        out::say(&format!("time limit {}: {}", estimate::slurm_time(limit.time), limit.because));
+    }
+    let directory = std::env::current_dir().map_err(|e| Error::io(e, "read the working directory"))?;
+    let source = flags.spec.sources.first().map(|source| source.path.clone()).unwrap_or_default();
+    let label = source.split(|b| *b == b'/').rfind(|part| !part.is_empty() && *part != b".").unwrap_or_default();
+    let text = Script {
+        batch: &flags.batch,
+        resources: &flags.resources,
+        limit: &limit,
+        command: flags.operation.word(),
+        words: &flags.words,
+        directory: &directory,
+        program: &program(flags.resources.tasks > 1, flags.batch.modules.is_empty()),
+        label,
+    }
+    .text();
+    if let Some(file) = &flags.output {
+        super::output::write(file, |to| to.write_all(&text).map_err(|e| Error::io(e, "write")))?;
+    }
+    if flags.submit {
+        let job = submit(&text)?;
+        return print(format!("{job}\n").as_bytes());
+    }
+    if flags.output.is_some() { Ok(Exit::Success) } else { print(&text) }
+}
+
+fn print(text: &[u8]) -> Result<Exit> {
+    out::print(text).map(|()| Exit::Success).map_err(|e: io::Error| Error::io(e, "write"))
+}
+
+/// This program, or the one over MPI beside it; that of the module where modules are loaded.
+fn program(several: bool, here: bool) -> PathBuf {
+    let name = if several { "haul-mpi" } else { "haul" };
+    let own = std::env::current_exe().ok().filter(|_| here);
+    own.map(|path| path.with_file_name(name)).filter(|path| path.exists()).unwrap_or_else(|| name.into())
+}
+
+/// What is known of the sources: as given, else counted while it takes no longer than allowed.
+fn size(flags: &SlurmFlags) -> Result<Size> {
+    let work = &flags.work;
+    let given = Size { bytes: work.size, files: work.files };
+    if flags.resources.time.is_some() || given != Size::default() || work.survey.is_zero() {
+        return Ok(given);
+    }
+    match count(&flags.spec, flags, work.survey) {
+        Ok(sum) => Ok(Size { bytes: Some(sum.bytes), files: Some(sum.files) }),
+        Err(e) if e.kind() == ErrorKind::Cancelled => {
+            out::say(&format!("counting takes longer than {} s: name --size and --files for an estimate", work.survey.as_secs()));
+            Ok(Size::default())
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn count(spec: &TransferSpec, flags: &SlurmFlags, most: Duration) -> Result<du::Sum> {
+    let filter = transfer::filter(&spec.selection)?;
+    let chosen = du::Chosen { filter: &filter, bounds: spec.selection.bounds, one_file_system: spec.selection.one_file_system };
+    let how = du::How { depth: 0, chosen, versions: false, threads: open::processors() };
+    let hosts = Hosts::new(&flags.connect);
+    let cancel = Cancel::default();
+    let (stop, (done, waits)) = (cancel.clone(), std::sync::mpsc::channel::<()>());
+    let bound = std::thread::spawn(move || {
+        if waits.recv_timeout(most) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            stop.set(Stop::Deadline);
+        }
+    });
+    let counted = spec.sources.iter().try_fold(du::Sum::default(), |mut whole, source| {
+        // What cannot be listed is an error of the job, not of its script.
+        let sums = du::count(&Argument::new(source, &hosts), how, &cancel, &|_| ())?;
+        cancel.check()?;
+        whole.merge(sums.by_dir.get(&Vec::new()).copied().unwrap_or_default());
+        Ok(whole)
+    });
+    drop(done);
+    let _ = bound.join(); // it only waits
+    counted
+}
+
+/// How long sbatch may take.
+const SUBMIT: Duration = Duration::from_secs(60);
+
+/// The job's number.
+fn submit(text: &[u8]) -> Result<String> {
+    let mut sbatch = std::process::Command::new("sbatch");
+    sbatch.arg("--parsable");
+    let failed = |e: Error| {
+        let hint = if e.kind() == ErrorKind::NotFound {
+            "run this where Slurm's commands are"
+        } else {
+            "write the script with -O FILE, and see what sbatch says"
+        };
+        // Nothing was done.
+        Error::new(ErrorKind::Usage, "submit the job").because(e.reason()).hint(hint)
+    };
+    let mut script = tempfile(text)?;
+    io::Seek::rewind(&mut script).map_err(|e| Error::io(e, "read the script"))?;
+    let said = command::run_with(sbatch, script.into(), SUBMIT).map_err(failed)?;
+    // With several clusters the name of one follows.
+    let job = said.trim().split(';').next().unwrap_or_default();
+    if job.is_empty() || !job.bytes().all(|b| b.is_ascii_digit()) {
+        let reason = format!("sbatch printed '{}', which is no job ID", haul_core::entry::show(said.trim().as_bytes()));
+        return Err(failed(Error::new(ErrorKind::Other, "submit").because(reason)));
+    }
+    Ok(job.to_string())
+}
+
+/// A file in memory that nobody else sees.
+fn tempfile(text: &[u8]) -> Result<std::fs::File> {
+    let made = rustix::fs::memfd_create("job script", rustix::fs::MemfdFlags::CLOEXEC);
+    let mut file = std::fs::File::from(made.map_err(|e| Error::io(e.into(), "create the script"))?);
+    file.write_all(text).map_err(|e| Error::io(e, "write the script"))?;
+    Ok(file)
+}

@@ -1,0 +1,117 @@
+//! Jobs of a real Slurm: see `haul_test::slurm`. Needs root and Debian's slurmctld, slurmd, slurm-client and munge.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use haul_test::compare::What;
+use haul_test::program::Program;
+use haul_test::scratch::{Scratch, entries};
+use haul_test::slurm::Slurm;
+
+/// A cluster, and a directory in which jobs are submitted.
+struct World {
+    slurm: Slurm,
+    scratch: Scratch,
+}
+
+impl World {
+    fn new(slots: u32, tree: &str) -> World {
+        World { slurm: Slurm::start(slots).expect("Slurm"), scratch: Scratch::with(tree) }
+    }
+
+    fn haul(&self, words: &str) -> Program {
+        self.scratch.haul(words).env("SLURM_CONF", self.slurm.config())
+    }
+
+    /// Waits until a job is in this state; panics with its log when that takes too long.
+    #[track_caller]
+    fn until(&self, job: &str, state: &str) {
+        let until = Instant::now() + Duration::from_secs(150);
+        while self.slurm.job(job, "JobState") != state {
+            assert!(Instant::now() < until, "job {job} is {}, not {state}\n{}", self.slurm.job(job, "JobState"), self.log(job));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a job has printed so far.
+    fn log(&self, job: &str) -> String {
+        fs::read_to_string(self.scratch.path(format!("haul-{job}.log"))).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn submit(&self, words: &str) -> String {
+        let submitted = self.haul(&format!("slurm --submit {words}")).ends(0);
+        submitted.out.trim().to_string()
+    }
+}
+
+#[test]
+fn a_job_stops_before_its_limit_is_requeued_and_finishes() {
+    let w = World::new(2, "src: large=6M small=2K d/x=3K");
+    // At 100 KiB a second it takes a minute, and the limit is a minute; the second run has a few seconds of work left.
+    let job = w.submit("--cpus 1 --time 1m src/ dst -- --bwlimit 100K --chunk-size 64K");
+    w.until(&job, "COMPLETED");
+    let log = w.log(&job);
+    assert!(log.contains(&format!("Slurm job {job}: 1 CPU on this node; stops in ")), "{log}");
+    assert!(log.contains("stopped at the deadline") && log.contains(&format!("requeues Slurm job {job} to resume")), "{log}");
+    assert!(log.contains(&format!("Slurm job {job}, restart 1: ")) && log.contains("resuming an earlier run"), "{log}");
+    assert_eq!((w.slurm.job(&job, "Restarts").as_str(), w.slurm.job(&job, "ExitCode").as_str()), ("1", "0:0"), "{log}");
+    w.scratch.assert_same("src", "dst", What::USUAL);
+    w.scratch.assert_clean("dst");
+}
+
+#[test]
+fn jobs_end_with_the_exit_code_of_the_run() {
+    let w = World::new(4, "src: file=300K");
+    let mut odd = w.scratch.path("src/").into_os_string();
+    odd.push("it's\n#SBATCH --wrap=false $(touch pwned)");
+    fs::write(&odd, "content").expect("written");
+    let hostile = w.haul("slurm --submit --cpus 1").arg(&odd).arg("dst/").ends(0);
+    let stopped = w.submit("--cpus 1 --no-requeue --time 10m src/ late -- --bwlimit 30K --chunk-size 64K --deadline 2s");
+    let missing = w.submit("--cpus 1 --size 1G absent dst");
+    let hostile = hostile.out.trim();
+    w.until(hostile, "COMPLETED");
+    w.until(&stopped, "FAILED");
+    w.until(&missing, "FAILED");
+    assert_eq!(w.slurm.job(&stopped, "ExitCode"), "75:0", "{}", w.log(&stopped));
+    assert_eq!(w.slurm.job(&missing, "ExitCode"), "23:0", "{}", w.log(&missing));
+    let name = odd.to_string_lossy().rsplit('/').next().expect("a name").to_string();
+    assert_eq!(entries(&w.scratch.path("dst")), [name], "{}", w.log(hostile));
+    assert!(!w.scratch.path("pwned").exists());
+    // sbatch's own words for what it refuses, and nothing is submitted.
+    let refused = w.haul("slurm --submit --partition nowhere --time 1h src/ dst").ends(1);
+    refused.says("submit the job: sbatch: ").says("Invalid partition");
+}
+
+#[test]
+fn a_script_is_what_sbatch_takes() {
+    let w = World::new(2, "src: file=3K");
+    w.haul("slurm -O job.sh --cpus 1 --partition main --job-name mine --job-log mine.log --option=--exclusive src/ dst -- -a").ends(0);
+    let job = w.slurm.ask(
+        "sbatch",
+        &["--parsable", "--chdir", &w.scratch.path("").display().to_string(), &w.scratch.path("job.sh").display().to_string()],
+    );
+    let job = job.expect("submitted").trim().to_string();
+    w.until(&job, "COMPLETED");
+    assert_eq!(w.slurm.job(&job, "JobName"), "mine");
+    assert_eq!(w.slurm.job(&job, "TimeLimit"), "00:30:00");
+    assert!(fs::read_to_string(w.scratch.path("mine.log")).expect("its log").contains(&format!("Slurm job {job}")));
+    w.scratch.assert_same("src", "dst", What::USUAL);
+}
+
+#[test]
+fn a_step_of_several_tasks_is_refused_and_one_task_runs() {
+    let w = World::new(4, "src: file=3K");
+    let step = |tasks: &str| {
+        let haul = w.scratch.haul("cp src/ dst").command();
+        let mut srun = Command::new("srun");
+        srun.args(["--quiet", "-n", tasks]).arg(haul.get_program()).args(haul.get_args());
+        w.scratch.program(srun, "").env("SLURM_CONF", w.slurm.config())
+    };
+    let refused = step("3").ends(1).says("srun has started 3 tasks of this command");
+    assert!(refused.says("use haul-mpi").err.matches("each would do all of the work").count() == 3);
+    assert!(!w.scratch.path("dst").exists());
+    step("1").ends(0).says("1 CPU on this node");
+    w.scratch.assert_same("src", "dst", What::USUAL);
+}
