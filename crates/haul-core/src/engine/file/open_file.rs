@@ -109,8 +109,17 @@ impl OpenFile {
     }
 
     fn made(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step, references: Vec<Reference>) -> Self {
-        let state =
-            State { entry, ends: None, left: Waiting::default(), receipts: Vec::new(), active: 0, leaving: 0, lent: 0, reported: 0, error: None };
+        let state = State {
+            entry,
+            ends: None,
+            left: Waiting::default(),
+            receipts: Vec::new(),
+            active: 0,
+            leaving: 0,
+            lent: 0,
+            reported: 0,
+            error: None,
+        };
         OpenFile {
             work: work.clone(),
             step,

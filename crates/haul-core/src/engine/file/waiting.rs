@@ -135,7 +135,7 @@ mod tests {
     /// The indexes that so many workers take in turn until none is left, each its own.
     fn taken(mut waiting: Waiting, workers: usize) -> Vec<Vec<u32>> {
         let mut all = vec![Vec::new(); workers];
-        while waiting.len() > 0 {
+        while !waiting.is_empty() {
             for own in &mut all {
                 let taken = waiting.take(own.last().copied());
                 own.extend(taken.map(|(chunk, _)| chunk.index));
