@@ -68,7 +68,7 @@ command_of() { # TOOL WAY: of $name
         haul-*) echo "$haul cp -q ${from#file://} ${to#file://}" ;;
         guc-gridftp-big) echo "globus-url-copy -fast $from $to" ;;
         guc-p8-gridftp-big) echo "globus-url-copy -fast -p 8 $from $to" ;;
-        guc-gridftp-small) echo "globus-url-copy -q -r -cd -cc 8 -fast -pp $from $to" ;;
+        guc-gridftp-small) echo "globus-url-copy -q -r -cd -cc 8 -fast -pp $from $to/" ;;
         lftp-*-big) [ "$2" = get ] && echo "lftp -c 'pget -n 8 $away/$name -o $data/copy'" || echo "lftp -c 'open $server; put $data/$name -o $data/copy'" ;;
         lftp-*-small) [ "$2" = get ] && echo "lftp -c 'open $server; mirror -P 16 $data/$name $data/copy'" || echo "lftp -c 'open $server; mirror -R -P 16 $data/$name $data/copy'" ;;
         curl-*) [ "$2" = get ] && echo "curl -sf -o $data/copy $away/$name" || echo "curl -sf -T $data/$name $away/copy" ;;

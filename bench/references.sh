@@ -6,6 +6,7 @@
 #          efs-tools  rsync, cp, fpsync on files of 1 MiB, on the same
 #          efs-files  files created a second by threads, in one directory and in one each, on the same
 #          epcc       a link by streams and direction, and scp, sftp beside haul by the size of a file
+#          grid       the same with a GridFTP server: globus-url-copy and haul by streams, and by the size of a file, and local copies
 #          uab        s5cmd's workers and concurrency on an object store, and the time for 13 TB
 #          arcts      scp beside others on one large file and on many
 #
@@ -28,7 +29,7 @@ while getopts r:o:s: flag; do
 done
 shift $((OPTIND - 1))
 studies=("$@")
-[ $# -gt 0 ] || studies=(kaust efs-tools efs-files epcc uab arcts)
+[ $# -gt 0 ] || studies=(kaust efs-tools efs-files epcc grid uab arcts)
 mkdir -p "$out"
 out=$(realpath "$out")
 if [ -n "${HAUL_REFERENCES:-}" ]; then
@@ -106,7 +107,7 @@ linked() {
     printf '%s\n' "Host far" "  HostName 10.99.0.2" "  Port 2222" "  User root" "  IdentityFile $work/user" \
         "  StrictHostKeyChecking accept-new" "  UserKnownHostsFile $work/known" "  LogLevel ERROR" >"$work/ssh"
     env work="$work" fast="$fast" out="$out" PATH="${haul%/*}:$bin:$PATH" "$bin/haul-link" --delay "$1" --rate "$2" --loss "$3" \
-        --far "exec /usr/sbin/sshd -D -e -f $work/sshd 2>$work/log" -- env HAUL_REFERENCES="$work:$fast" "$script" -r "$repeat" -s "$scale" -o "$out" "$4"
+        --far "${5:-} exec /usr/sbin/sshd -D -e -f $work/sshd 2>$work/log" -- env HAUL_REFERENCES="$work:$fast" "$script" -r "$repeat" -s "$scale" -o "$out" "$4"
     rm -f "$work/host"* "$work/user"*
 }
 
@@ -132,6 +133,37 @@ epcc-near() {
     done
 }
 
+# Figures 1 to 6 of the reference: seconds by streams in both directions, by the size of a file, and of local copies.
+grid-near() {
+    until_far
+    local n size way grid=ftp://10.99.0.2:2811
+    for _ in $(seq 100); do
+        ! curl -sf "$grid/" >/dev/null || break
+        sleep 0.1
+    done
+    for n in 1 2 4 6 8 16; do
+        printf '%s\n' "[haul-$n]" "version = {haul} --version" "local-gridftp = {haul} cp -q --streams $n {from} {to}" \
+            "gridftp-local = {haul} cp -q --streams $n {from} {to}" "[globus-url-copy-$n]" "version = globus-url-copy -version" \
+            "local-gridftp.file = globus-url-copy -p $n -fast file://{src:url} {origin}{copy:url}" \
+            "gridftp-local.file = globus-url-copy -p $n -fast {origin}{src:url} file://{copy:url}"
+    done >"$work/grid.conf"
+    both() { # NAME FILE TOOLS REPEAT
+        "$haul" bench compare --table "$work/grid.conf" --tools "$3" --repeat "$4" --caches warm --out "$out/grid-$1-put" \
+            "$2" "$grid$fast/copies-$1"
+        "$haul" bench compare --table "$work/grid.conf" --tools "$3" --repeat "$4" --caches warm --out "$out/grid-$1-get" \
+            "$grid$2" "$fast/copies-$1"
+    }
+    for size in 1 16 64 256; do
+        head -c $((size << 20)) /dev/urandom >"$fast/grid-$size"
+        both "${size}MiB" "$fast/grid-$size" globus-url-copy-1,globus-url-copy-6,haul "$repeat"
+        "$haul" bench compare --tools cp,haul --repeat "$repeat" --caches warm --out "$out/grid-${size}MiB-local" "$fast/grid-$size" \
+            "$fast/copies-local-$size"
+    done
+    both streams "$fast/grid-256" "$(printf 'haul-%s,globus-url-copy-%s,' 1 1 2 2 4 4 6 6 8 8 16 16 | sed 's/,$//')" 2
+    for way in put get; do
+        "$haul" bench report --out "$out/grid-$way.html" "$out"/grid-{1,16,64,256}MiB-"$way"
+    done
+}
 arcts-near() {
     until_far
     "$haul" bench data "1x$((5091 / scale))MiB" "$fast/large"
@@ -145,6 +177,7 @@ arcts-near() {
 
 # Half of 10 ms and 20 ms of round trip; the rates are those of the day.
 epcc() { linked 5ms 60M 0.0001 epcc-near; }
+grid() { linked 5ms 60M 0.0001 grid-near "GLOBUS_HOSTNAME=localhost globus-gridftp-server -aa -allow-root -anonymous-user root -control-interface 0.0.0.0 -p 2811 &"; }
 arcts() { linked 30ms 60M 0 arcts-near; }
 
 uab-near() {

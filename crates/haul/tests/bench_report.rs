@@ -81,6 +81,23 @@ fn several_runs_are_compared() {
 }
 
 #[test]
+fn runs_on_data_of_several_sizes_become_one_plot() {
+    let world = World::new();
+    for (name, bytes) in [("small", 1 << 20), ("medium", 64 << 20), ("large", 4 << 30)] {
+        world.run(name, &generated::compare_of(bytes));
+    }
+    let Ended { out, .. } = world.ends(0, "--plot --width 100 --out page.html large small medium");
+    assert!(out.contains("Time by size") && !out.contains("different amounts of work"), "{out}");
+    let rows: Vec<&str> = out.lines().map(str::trim).filter(|line| line.starts_with("rclone ")).collect();
+    for (row, size) in rows.iter().zip([" 1 MiB ", " 64 MiB ", " 4 GiB "]) {
+        assert!(row.contains(size), "{rows:#?}");
+    }
+    assert!(out.contains('●') && out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    let page = fs::read_to_string(world.path("page.html")).expect("the page");
+    assert_eq!(page.matches("<h2>Time by size</h2>").count(), 1);
+}
+
+#[test]
 fn other_directories_are_refused() {
     let world = World::new();
     fs::create_dir(world.path("empty")).expect("made");

@@ -24,6 +24,7 @@ mod lines;
 mod page;
 mod point;
 mod settings;
+mod sizes;
 mod streams;
 mod summary;
 mod verdict;
@@ -66,7 +67,9 @@ pub fn results(header: &Header, samples: &[Sample], width: usize) -> String {
 /// The plots of the page, in at most `width` columns; in ASCII where not `unicode`.
 pub fn plots(runs: &[Record], width: usize, unicode: bool) -> String {
     let drawn = |(header, samples): &Record| describe(header, samples).sections.into_iter().flat_map(|section| section.charts);
-    let all: Vec<String> = runs.iter().flat_map(drawn).map(|drawn| crate::plot::terminal(&drawn.chart, width, unicode)).collect();
+    let by_size = sizes::section(runs).into_iter().flat_map(|section| section.charts);
+    let all: Vec<String> =
+        by_size.chain(runs.iter().flat_map(drawn)).map(|drawn| crate::plot::terminal(&drawn.chart, width, unicode)).collect();
     all.join("\n")
 }
 
@@ -83,7 +86,12 @@ fn pairs(runs: &[Record]) -> Vec<(usize, usize)> {
 
 fn differences(runs: &[Record]) -> Vec<Section> {
     let called = |at: usize| format!("Run {}", at + 1);
-    pairs(runs).into_iter().map(|(a, b)| change::section(&runs[a], &runs[b], (&called(a), &called(b)))).collect()
+    let by_size = sizes::section(runs);
+    // Runs on data of other sizes have no differences to tell.
+    let is_shown = |(a, b): &(usize, usize)| by_size.is_some() && sizes::differ(&runs[*a], &runs[*b]);
+    let pairs: Vec<(usize, usize)> = pairs(runs).into_iter().filter(|pair| !is_shown(pair)).collect();
+    let differences = pairs.into_iter().map(|(a, b)| change::section(&runs[a], &runs[b], (&called(a), &called(b))));
+    by_size.into_iter().chain(differences).collect()
 }
 
 fn describe(header: &Header, samples: &[Sample]) -> Document {

@@ -150,6 +150,11 @@ pub fn series(dice: &mut Dice, seconds: f64, total: u64) -> Vec<(f64, u64)> {
 
 /// Seven tools: one copies wrongly, one fails, one is not installed.
 pub fn compare() -> Made {
+    compare_of(4 << 30)
+}
+
+/// The same on so many bytes.
+pub fn compare_of(bytes: u64) -> Made {
     let mut dice = Dice::new(1);
     let mut samples = Vec::new();
     let tools = [
@@ -160,7 +165,6 @@ pub fn compare() -> Made {
         ("scp", 0.4, 120e6),
         ("tar over ssh", 0.35, 190e6),
     ];
-    let bytes = 4u64 << 30;
     for repetition in 0..=7 {
         for (tool, fixed, rate) in tools {
             let seconds = (fixed + bytes as f64 / rate) * dice.jitter(0.12);
