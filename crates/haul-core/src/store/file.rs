@@ -193,6 +193,11 @@ pub trait Sink: Send + Sync {
         Ok(Box::default())
     }
 
+    /// What was written through this sink survives its process and its machine: said of chunks that another process commits.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether the store still has what a receipt from before `attach` says has landed.
     fn keeps(&self, receipt: &Receipt) -> bool {
         let _ = receipt;

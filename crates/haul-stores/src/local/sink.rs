@@ -309,6 +309,10 @@ impl Sink for FileSink {
         Ok(())
     }
 
+    fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.fd).map_err(|e| self.failed(e, "sync"))
+    }
+
     fn hole(&self, at: Range<u64>) -> Result<()> {
         // The end of the file is set at commit; a hole there needs nothing now.
         if at.is_empty() || (self.made && at.start >= self.written.load(Ordering::Relaxed)) {

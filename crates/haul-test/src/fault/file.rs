@@ -231,6 +231,10 @@ impl Sink for Writing {
         self.inner.goes_with_commit()
     }
 
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
     fn abort(&self) -> Result<()> {
         self.core.run(Op::Abort, &self.name, || self.inner.abort())
     }

@@ -57,10 +57,15 @@ pub fn borrow(cx: &Context, work: &Arc<DirWork>, dir: &Dir, lease: Lease, bytes:
     let mut from = Cursor(bytes);
     let entry = codec::decode(dir, from.bytes()?)?;
     let token = Token(from.bytes()?.into());
-    let chunk = from.number()?;
+    let chunk = from.number().filter(|chunk| *chunk > 0)?;
     let mut chunks = Vec::new();
     while !from.is_empty() {
         let (first, start, last, end) = (from.small()?, from.number()?, from.small()?, from.number()?);
+        let begins = u64::from(first).checked_mul(chunk)?;
+        let ends = u64::from(last).checked_mul(chunk)?;
+        if first > last || start < begins || start > entry.size || end < ends.max(start) || end > entry.size {
+            return None;
+        }
         for index in first..=last {
             let begin = if index == first { start } else { u64::from(index) * chunk };
             let until = if index == last { end } else { (u64::from(index) + 1) * chunk };
@@ -113,21 +118,38 @@ pub fn returned(cx: &Context, file: &Arc<OpenFile>, left: Vec<Chunk>) {
 /// Tells the rank whose file it is what has landed here, if that is worth a message.
 pub fn report(cx: &Context, file: &OpenFile, worth: usize) {
     let (Some(Borrowed { lease, .. }), Some(ranks)) = (&file.borrowed, &cx.ranks) else { return };
-    let receipts = {
-        let mut state = file.state();
+    let until = {
+        let state = file.state();
         if state.receipts.len() - state.reported < worth {
             return;
         }
-        let (from, until) = (state.reported, state.receipts.len());
+        state.receipts.len()
+    };
+    // The owner commits what only this process has written: errors that come late come here.
+    let synced = synced(file);
+    let receipts = {
+        let mut state = file.state();
+        // Another worker may have reported them.
+        if !synced || state.reported >= until {
+            return;
+        }
+        let from = state.reported;
         state.reported = until;
-        state.receipts[from..].to_vec()
+        state.receipts[from..until].to_vec()
     };
     ranks.landed(cx, *lease, receipts, false);
+}
+
+fn synced(file: &OpenFile) -> bool {
+    let ends = file.state().ends.clone();
+    ends.is_none_or(|ends| ends.sink.sync().is_ok())
 }
 
 /// This rank is done with its part, whether all of it has landed or not.
 pub fn give_back(cx: &Context, file: &OpenFile) {
     let (Some(Borrowed { lease, .. }), Some(ranks)) = (&file.borrowed, &cx.ranks) else { return };
+    // What may be lost is moved again by the owner.
+    let synced = synced(file);
     let receipts = {
         let mut state = file.state();
         let (from, until) = (state.reported, state.receipts.len());
@@ -135,7 +157,7 @@ pub fn give_back(cx: &Context, file: &OpenFile) {
         if let Some(ends) = &state.ends {
             cx.clock.end(&ends.flight);
         }
-        state.receipts[from..].to_vec()
+        if synced { state.receipts[from..].to_vec() } else { Vec::new() }
     };
     ranks.landed(cx, *lease, receipts, true);
     cx.sched.items_done(&file.work, 1);

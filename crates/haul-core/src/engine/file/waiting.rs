@@ -79,8 +79,13 @@ impl Waiting {
         })?;
         let chunk = self.chunks.remove(at);
         self.taken.push((chunk.index + 1, end));
-        let others = self.chunks[..at].iter().rev().take_while(|next| next.index < end);
-        let reach = others.fold(chunk.at.end, |reach, next| if next.at.start == reach { next.at.end } else { reach });
+        let mut reach = chunk.at.end;
+        for next in self.chunks[..at].iter().rev().take_while(|next| next.index < end) {
+            if next.at.start != reach {
+                break;
+            }
+            reach = next.at.end;
+        }
         Some((chunk, reach))
     }
 
