@@ -216,25 +216,41 @@ impl Pair {
 
     /// Several data connections, where both servers have extended block mode (GFD.20, section 3.5).
     pub fn enter_blocks(&mut self, streams: u32) -> Result<()> {
+        let entered = self.try_blocks(streams);
+        if entered.is_err() {
+            // One of them may be in another mode than its next user expects.
+            self.sender.control.give_up();
+            self.receiver.control.give_up();
+        }
+        entered
+    }
+
+    fn try_blocks(&mut self, streams: u32) -> Result<()> {
         self.sender.leave_blocks(OP)?;
         self.receiver.leave_blocks(OP)?;
         for session in [&mut self.receiver, &mut self.sender] {
             // A port that was announced in stream mode serves that mode only.
             session.announced = None;
-            session.ask("MODE", b"E", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
+            session.ask("MODE", b"E", OP)?.done(OP)?;
         }
-        // A port that was agreed on ahead is one for stream mode.
-        self.receiver.announced = None;
-        // Where it is refused, one connection carries all.
-        self.sender.ask("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes(), OP)?;
-        Ok(())
+        self.ask_streams(streams)
     }
 
-    pub fn leave_blocks(&mut self) -> Result<()> {
-        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|session| session.is_usable()) {
-            session.ask("MODE", b"S", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
+    /// Where it is refused, one connection carries all.
+    fn ask_streams(&mut self, streams: u32) -> Result<()> {
+        self.sender.ask("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes(), OP).map(drop)
+    }
+
+    /// A session that does not go back is left to nobody else.
+    pub fn leave_blocks(&mut self) {
+        if self.sender.is_usable() && self.ask_streams(1).is_err() {
+            self.sender.control.give_up();
         }
-        Ok(())
+        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|session| session.is_usable()) {
+            if session.ask("MODE", b"S", OP).and_then(|reply| reply.done(OP)).is_err() {
+                session.control.give_up();
+            }
+        }
     }
 
     /// Tells the sender whom to connect to; whether it will.
@@ -283,6 +299,7 @@ impl Side {
         }
         self.begun = true;
         if let Some(bytes) = marked(&reply) {
+            watch.marked = true;
             watch.came(bytes);
         }
     }
@@ -306,12 +323,14 @@ pub struct Watch<'a> {
     asked: Instant,
     /// Nobody could be asked: silence says nothing.
     blind: bool,
+    /// A server says by markers how far it has come.
+    marked: bool,
 }
 
 impl<'a> Watch<'a> {
     pub fn new(at: Option<(&'a Shared, &'a [u8])>, size: u64) -> Watch<'a> {
         let now = Instant::now();
-        Watch { at, size, began: now, bytes: 0, grew: now, asked: now, blind: false }
+        Watch { at, size, began: now, bytes: 0, grew: now, asked: now, blind: false, marked: false }
     }
 
     fn came(&mut self, bytes: u64) {
@@ -327,7 +346,7 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         let seen = self.at.and_then(|(to, path)| to.pool.take_idle().and_then(|mut session| session.look(path, false, OP).ok()?.size));
-        self.blind = seen.is_none();
+        self.blind = seen.is_none() && !self.marked;
         self.came(seen.unwrap_or(0));
         if let Some((to, _)) = self.at {
             to.pool.moved();

@@ -166,9 +166,7 @@ impl FtpFile {
         if entry.size >= LARGE {
             shared.pool.prepare(READERS as usize, Wanted::Intake);
         }
-        // What was listed with its time is compared again before a commit.
-        let is_known = !entry.is_bare() && entry.kind == Kind::File && entry.have.has(haul_core::entry::MetaMask::MTIME);
-        let stamp = if is_known { entry.stamp() } else { FtpFile::look(shared, &path, entry, follow)? };
+        let stamp = FtpFile::look(shared, &path, entry, follow)?;
         Ok(FtpFile {
             shared: shared.clone(),
             opened: Opened::new(shared, &path),
@@ -180,7 +178,7 @@ impl FtpFile {
         })
     }
 
-    /// The stamp of a file of which not all is known.
+    /// The stamp of the file, if it is still what was listed.
     fn look(shared: &Arc<Shared>, path: &[u8], entry: &Entry, follow: bool) -> Result<Stamp> {
         let found = shared.pool.take()?.look_all(&[path], false, follow, "open").pop();
         let facts = found.unwrap_or_else(|| Err(Error::new(ErrorKind::NotFound, "open")))?;
@@ -193,8 +191,13 @@ impl FtpFile {
         if entry.is_bare() {
             return Ok(stamp(&facts));
         }
-        if entry.size != stamp(&facts).size {
-            return Err(changed("its size changed since it was listed"));
+        // A listing without times has none to compare.
+        let mut known = Stamp { version: 0, ..entry.stamp() };
+        if !entry.have.has(haul_core::entry::MetaMask::MTIME) {
+            known.mtime = stamp(&facts).mtime;
+        }
+        if known != stamp(&facts) {
+            return Err(changed("its size or time changed since it was listed"));
         }
         // What is compared before a commit is what was listed.
         Ok(entry.stamp())
