@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use haul_core::cancel::{Cancel, Stop};
 use haul_core::report::Ending;
+use haul_core::team::message::Message;
+use haul_core::team::{Team, Transport, threads};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use super::ranks;
+use super::{each, ranks, slowly, tree};
 use crate::support::{Run, assert_same, content, job, put_hard_link};
 
 #[test]
@@ -26,4 +29,54 @@ fn ranks_that_copy_the_first_names_lend_each_other_chunks_and_end() {
     let reports = ranks(8, &of);
     assert_eq!((reports[0].ending, reports[0].hard_links, reports[0].failed), (Ending::Complete, 96, 0), "{:?}", reports[0]);
     assert_same(&source, &target);
+}
+
+/// The messages of rank 0, without the report of rank 1: when that comes, the user ends the job.
+struct Unreported {
+    inside: Arc<dyn Transport>,
+    cancel: Cancel,
+}
+
+impl Transport for Unreported {
+    fn rank(&self) -> u32 {
+        self.inside.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inside.ranks()
+    }
+    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
+        self.inside.send(to, message)
+    }
+    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
+        let message = self.inside.receive(wait)?;
+        match &message {
+            Some((1, bytes)) if matches!(Message::decode(bytes), Some(Message::Report(_))) => {
+                // By then this rank waits for reports, mostly.
+                std::thread::sleep(Duration::from_millis(500));
+                self.cancel.set(Stop::Signal);
+                Ok(None)
+            }
+            _ => Ok(message),
+        }
+    }
+}
+
+#[test]
+fn a_job_that_is_stopped_at_its_very_end_says_whose_report_is_missing() {
+    let (source, target) = (tree(), Memory::new());
+    let cancel = Cancel::default();
+    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
+    teams[0].transport = Arc::new(Unreported { inside: teams[0].transport.clone(), cancel: cancel.clone() });
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let reports = each(teams, &|rank| {
+        let mut run = Run::workers(2);
+        if rank == 0 {
+            run.cancel = cancel.clone();
+        }
+        (slowly(&source, &target), run)
+    });
+    let reasons: Vec<&str> = reports[0].failures.iter().map(|failure| &failure.reason[..]).collect();
+    // Stopped before it waited, it says so.
+    let told = reports[0].ending != Ending::Complete || reasons.contains(&"rank 1 did not report");
+    assert!(told, "{reasons:?}");
 }
