@@ -73,9 +73,11 @@ impl Ranks {
         desk.next_beat = Some(now + beat.min(self.team.silence / 4));
         let silent = |(rank, heard): (&u32, &Heard)| {
             let watched = self.leads() || *rank == 0;
-            (watched && now.saturating_duration_since(heard.at) > self.team.silence).then(|| (*rank, heard.node.clone()))
+            // What a rank has sent may wait here, unread: a message can take the receiver long that has it look things up.
+            let silence = now.saturating_duration_since(heard.at).saturating_sub(desk.busy.saturating_sub(heard.busy));
+            (watched && silence > self.team.silence).then(|| (*rank, heard.node.clone()))
         };
-        let silent = desk.heard.iter().find_map(silent);
+        let silent = if desk.is_busy { None } else { desk.heard.iter().find_map(silent) };
         drop(desk);
         if let Some((rank, node)) = silent {
             let on = if node.is_empty() { String::new() } else { format!(" on {node}") };

@@ -1,4 +1,4 @@
-//! What ranks wait for ends.
+//! What ranks wait for ends, and a rank that is only slow is not taken for one that is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,4 +79,26 @@ fn a_job_that_is_stopped_at_its_very_end_says_whose_report_is_missing() {
     // Stopped before it waited, it says so.
     let told = reports[0].ending != Ending::Complete || reasons.contains(&"rank 1 did not report");
     assert!(told, "{reasons:?}");
+}
+
+#[test]
+fn a_rank_that_looks_at_directories_for_long_is_not_lost_and_loses_nobody() {
+    let (source, target) = (Memory::new(), Memory::new());
+    for i in 0..24 {
+        source.put(format!("top/d{i}/f"), content("f", i, 1000));
+    }
+    let mut teams: Vec<Team> = threads(2).into_iter().map(Team::new).collect();
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(1));
+    let reports = each(teams, &|rank| {
+        let from = Fault::new(source.again());
+        from.add(Rule::new(Op::List, What::Delay(Duration::from_millis(20))).always());
+        if rank == 1 {
+            from.add(Rule::new(Op::Stat, What::Delay(Duration::from_millis(1200))).times(3));
+        }
+        let mut copy = job(Arc::new(from), Arc::new(target.again()));
+        copy.one_file_system = true;
+        (copy, Run::workers(1))
+    });
+    assert_eq!((reports[0].ending, reports[0].failed), (Ending::Complete, 0), "{:?}", reports[0].failures);
+    assert_same(&source, &target);
 }
