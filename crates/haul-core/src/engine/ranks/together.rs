@@ -82,7 +82,7 @@ impl Ranks {
         if let Some((rank, node)) = silent {
             let on = if node.is_empty() { String::new() } else { format!(" on {node}") };
             let e = Error::new(ErrorKind::Broken, "work together");
-            return self.lost(cx, &e.because(format!("nothing was heard of rank {rank}{on} for {:?}", self.team.silence)));
+            return self.lost(cx, &e.because(format!("rank {rank}{on} has not responded for {} s", self.team.silence.as_secs())));
         }
         let alive = Message::Alive(node(), counts());
         match self.leads() {

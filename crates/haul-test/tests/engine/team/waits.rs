@@ -1,6 +1,7 @@
 //! What ranks wait for ends, and a rank that is only slow is not taken for one that is lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
@@ -101,4 +102,39 @@ fn a_rank_that_looks_at_directories_for_long_is_not_lost_and_loses_nobody() {
     });
     assert_eq!((reports[0].ending, reports[0].failed), (Ending::Complete, 0), "{:?}", reports[0].failures);
     assert_same(&source, &target);
+}
+
+/// A rank that says one thing, and from then on neither says nor hears anything.
+struct Quiet {
+    inside: Arc<dyn Transport>,
+    has_spoken: AtomicBool,
+}
+
+impl Transport for Quiet {
+    fn rank(&self) -> u32 {
+        self.inside.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inside.ranks()
+    }
+    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
+        if self.has_spoken.swap(true, Ordering::SeqCst) { Ok(()) } else { self.inside.send(to, message) }
+    }
+    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
+        std::thread::sleep(wait.min(Duration::from_millis(50)));
+        Ok(None)
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_respond_is_named_with_its_node() {
+    let (source, target) = (tree(), Memory::new());
+    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
+    teams[2].transport = Arc::new(Quiet { inside: teams[2].transport.clone(), has_spoken: AtomicBool::new(false) });
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let reports = each(teams, &|_| (slowly(&source, &target), Run::workers(2)));
+    let reason = &reports[0].failures[0].reason;
+    assert!(reason.starts_with("rank 2 on ") && reason.ends_with(" has not responded for 2 s"), "{reason}");
+    assert_eq!((reports[0].ending, reports[1].ending), (Ending::Stopped, Ending::Stopped));
+    assert!(reports[1].failures[0].reason.contains(&**reason), "{:?}", reports[1].failures);
 }
