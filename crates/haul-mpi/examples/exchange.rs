@@ -1,4 +1,4 @@
-//! For the tests: ranks that exchange messages, or wait, and say what they have seen. `exchange all | idle SECONDS | die RANK | codes`.
+//! For the tests: ranks that exchange messages, or wait, and say what they have seen. `exchange all | idle SECONDS | die RANK | codes | stuck`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         ["all"] => all(&mpi),
         ["idle", seconds] => idle(Duration::from_secs(seconds.parse().expect("seconds"))),
         ["die", rank] => die(&mpi, rank.parse().expect("a rank")),
+        ["stuck"] => return stuck(&mpi),
         ["codes"] => mpi.rank() as u8 + 3,
         _ => panic!("unknown words: {words:?}"),
     };
@@ -77,4 +78,21 @@ fn die(mpi: &Mpi, rank: u32) -> u8 {
     }
     let _ = mpi.receive(LONG);
     1
+}
+
+/// The second of two ranks hangs; the first has something to send to it and is told to stop.
+fn stuck(mpi: &Mpi) -> ExitCode {
+    if mpi.rank() != 0 {
+        mpi.send(0, std::process::id().to_le_bytes().to_vec()).expect("sent");
+        loop {
+            std::thread::sleep(LONG);
+        }
+    }
+    let (hanging, pid) = mpi.receive(LONG).expect("MPI works").expect("a message comes");
+    let pid = i32::from_le_bytes(pid.try_into().expect("a pid"));
+    // SAFETY: a process of this test.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    mpi.send(hanging, vec![1; 16 << 20]).expect("left to MPI");
+    let _ = mpi.end(Ended::Stopped(4));
+    panic!("all ranks are ended");
 }

@@ -33,6 +33,10 @@ const MOST_SENDING: usize = 256;
 /// For how long a rank that was stopped waits for the others to end, too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// For how long a rank does that ends with an error: one of the others may be gone. Longer than it takes the others to notice that
+/// (`Team::silence`), who then end by themselves.
+const LONG_PATIENCE: Duration = Duration::from_secs(120);
+
 /// One rank of the job that mpirun or srun has started.
 pub struct Mpi {
     rank: u32,
@@ -45,10 +49,33 @@ pub struct Mpi {
 /// How a rank ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It waits for the others.
+    /// It waits for the others, after an error not for ever.
     Done(u8),
     /// The user wants it to end: the others get some seconds.
     Stopped(u8),
+}
+
+/// What the thread is to do when everything is sent.
+#[derive(Clone, Copy)]
+struct End {
+    code: u8,
+    /// When it ends all ranks.
+    until: Option<Instant>,
+}
+
+impl End {
+    fn of(ended: Ended) -> End {
+        let (code, patience) = match ended {
+            Ended::Done(0) => (0, None),
+            Ended::Done(code) => (code, Some(LONG_PATIENCE)),
+            Ended::Stopped(code) => (code, Some(PATIENCE)),
+        };
+        End { code, until: patience.map(|patience| Instant::now() + patience) }
+    }
+
+    fn is_overdue(self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
 }
 
 #[derive(Default)]
@@ -60,7 +87,7 @@ struct Outbox {
 #[derive(Default)]
 struct Waiting {
     messages: VecDeque<(u32, Vec<u8>)>,
-    ended: Option<Ended>,
+    end: Option<End>,
     /// Why the thread has given up.
     failed: Option<String>,
 }
@@ -112,7 +139,7 @@ impl Mpi {
     /// # Errors
     /// `Broken` if that failed, or has been done before.
     pub fn end(&self, ended: Ended) -> Result<Vec<u8>> {
-        self.outbox.lock().ended = Some(ended);
+        self.outbox.lock().end = Some(End::of(ended));
         self.outbox.wake.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let codes = thread.and_then(|thread| thread.join().ok()).flatten();
@@ -139,7 +166,7 @@ impl Transport for Mpi {
             return Err(Error::new(ErrorKind::Broken, "send").because(format!("rank {to} does not exist")));
         }
         let mut waiting = self.outbox.lock();
-        if waiting.failed.is_some() || waiting.ended.is_some() {
+        if waiting.failed.is_some() || waiting.end.is_some() {
             drop(waiting);
             return Err(self.gone());
         }
@@ -179,7 +206,7 @@ struct Talk {
 impl Talk {
     /// The codes of all ranks; `None` after an error.
     fn run(mut self) -> Option<Vec<u8>> {
-        match self.talk().and_then(|ended| self.leave(ended)) {
+        match self.talk().and_then(|end| self.leave(end)) {
             Ok(codes) => {
                 self.library.end();
                 Some(codes)
@@ -192,18 +219,21 @@ impl Talk {
         }
     }
 
-    fn talk(&mut self) -> Result<Ended> {
+    fn talk(&mut self) -> Result<End> {
         let mut nap = NAP.0;
         loop {
             // None of the three is left out because another has moved something.
             let moved = [self.send()?, self.sent()?, self.receive()?].contains(&true);
             nap = if moved { NAP.0 } else { (nap * 2).min(NAP.1) };
             let waiting = self.outbox.lock();
-            if let Some(ended) = waiting.ended
-                && waiting.messages.is_empty()
-                && self.sending.is_empty()
-            {
-                return Ok(ended);
+            if let Some(end) = waiting.end {
+                if waiting.messages.is_empty() && self.sending.is_empty() {
+                    return Ok(end);
+                }
+                // To a rank that takes nothing any more.
+                if end.is_overdue() {
+                    self.library.abort(end.code);
+                }
             }
             let more = !waiting.messages.is_empty() && self.sending.len() < MOST_SENDING;
             if !moved && !more {
@@ -253,6 +283,8 @@ impl Talk {
             };
             match self.arrived.try_send(message) {
                 Ok(()) => moved = true,
+                // Nobody reads any more: whoever has sent it can end.
+                Err(TrySendError::Full(_)) if self.outbox.lock().end.is_some() => moved = true,
                 Err(TrySendError::Full(message)) => {
                     self.held = Some(message);
                     return Ok(moved);
@@ -264,12 +296,8 @@ impl Talk {
     }
 
     /// Waits for all ranks, asleep.
-    fn leave(&mut self, ended: Ended) -> Result<Vec<u8>> {
-        let (code, until) = match ended {
-            Ended::Done(code) => (code, None),
-            Ended::Stopped(code) => (code, Some(Instant::now() + PATIENCE)),
-        };
-        let mut gathering = self.library.gather(code)?;
+    fn leave(&mut self, end: End) -> Result<Vec<u8>> {
+        let mut gathering = self.library.gather(end.code)?;
         let mut nap = NAP.0;
         loop {
             if let Some(codes) = self.library.gathered(&mut gathering)? {
@@ -277,8 +305,8 @@ impl Talk {
             }
             // Others may still send to this rank: their messages must not keep them from ending.
             while self.library.receive()?.is_some() {}
-            if until.is_some_and(|until| Instant::now() >= until) {
-                self.library.abort(code);
+            if end.is_overdue() {
+                self.library.abort(end.code);
             }
             std::thread::sleep(nap);
             nap = (nap * 2).min(NAP.1);

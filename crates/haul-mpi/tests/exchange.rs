@@ -61,3 +61,10 @@ fn a_rank_that_is_killed_is_named_with_its_node() {
     });
     assert!(named, "{ended}");
 }
+
+#[test]
+fn a_rank_that_is_told_to_stop_does_not_wait_for_one_that_hangs() {
+    let ended = run(2, "stuck");
+    // The code of the first, which ends both.
+    assert_eq!(ended.status.code(), Some(4), "{ended}");
+}

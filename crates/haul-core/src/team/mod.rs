@@ -23,7 +23,7 @@ pub use transport::{Transport, threads};
 #[derive(Clone)]
 pub struct Team {
     pub transport: Arc<dyn Transport>,
-    /// A rank of which nothing was heard for so long counts as gone; all begin to run within this time.
+    /// A rank that has not responded for so long counts as gone; all begin to run within this time.
     pub silence: Duration,
 }
 

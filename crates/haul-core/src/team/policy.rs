@@ -49,6 +49,9 @@ enum Mind {
 /// It also knows when a rank is done, by Dijkstra's and Scholten's rule: who has work has it from somebody, who waits until it is
 /// done. A rank that gets more meanwhile confirms that at once; what it got first it confirms when it has nothing left, nor
 /// anybody who has work from it. When rank 0 has nothing left and everything is confirmed, all ranks are done.
+///
+/// The rule needs one rank from which all work comes. In the steps after the walk each rank has its own, and two could wait for
+/// each other: there everything is confirmed at once, and a rank says itself when it is done with a step, all leases back.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rank: u32,
@@ -56,6 +59,8 @@ pub struct Policy {
     mind: Mind,
     /// Who waits until this rank has nothing left.
     engaged: Option<u32>,
+    /// The walk is over: each rank has work of its own.
+    walked: bool,
     random: u64,
     /// Neighbours that have this rank's name, by the bit in which they differ.
     registered: u32,
@@ -75,6 +80,7 @@ impl Policy {
             ranks,
             mind: Mind::Fed,
             engaged: None,
+            walked: false,
             random,
             registered: 0,
             origin: None,
@@ -112,9 +118,15 @@ impl Policy {
             self.registered &= !(1 << bit);
         }
         // Rank 0 has the whole job from the start.
-        let has_work = self.rank == 0 || self.engaged.is_some();
-        self.engaged = self.engaged.or((self.rank != 0).then_some(from));
+        let has_own = self.rank == 0 || self.walked;
+        let has_work = has_own || self.engaged.is_some();
+        self.engaged = self.engaged.or((!has_own).then_some(from));
         has_work
+    }
+
+    /// From here on each rank has work of its own.
+    pub fn walk_is_over(&mut self) {
+        self.walked = true;
     }
 
     /// Nothing is left here, and all that was given away is confirmed: to whom this rank now confirms what it got.
@@ -297,6 +309,15 @@ mod tests {
         let mut first = Policy::new(0, 4);
         assert!(first.fed(2, None), "it waits for nobody else");
         assert_eq!(first.done(), None);
+    }
+
+    #[test]
+    fn ranks_that_lend_to_each_other_after_the_walk_wait_for_nobody() {
+        let (mut one, mut three) = (Policy::new(1, 4), Policy::new(3, 4));
+        one.walk_is_over();
+        three.walk_is_over();
+        assert!(three.fed(1, None) && one.fed(3, None), "confirmed at once");
+        assert_eq!((one.done(), three.done()), (None, None));
     }
 
     #[test]

@@ -66,12 +66,18 @@ struct Desk {
     /// Records of [`Pile::Linked`] that have come.
     linked: u64,
     heard: HashMap<u32, Heard>,
+    /// The receiver is busy with a message: it hears nobody meanwhile.
+    is_busy: bool,
+    /// How long it was busy with all messages before.
+    busy: Duration,
     next_beat: Option<Instant>,
 }
 
 /// What is known of another rank.
 struct Heard {
     at: Instant,
+    /// How long the receiver had been busy by then.
+    busy: Duration,
     node: String,
     counts: Counts,
 }
@@ -126,7 +132,10 @@ impl Ranks {
     pub fn start(&self, cx: &Arc<Context>, supervisor: Arc<Shared>) -> Result<()> {
         let _ = self.supervisor.set(supervisor);
         let now = Instant::now();
-        self.desk().heard = self.others().map(|rank| (rank, Heard { at: now, node: String::new(), counts: Counts::default() })).collect();
+        self.desk().heard = self
+            .others()
+            .map(|rank| (rank, Heard { at: now, busy: Duration::ZERO, node: String::new(), counts: Counts::default() }))
+            .collect();
         let thread_cx = cx.clone();
         let receive = move || {
             let Some(ranks) = &thread_cx.ranks else { return };
@@ -150,10 +159,15 @@ impl Ranks {
         match self.team.transport.receive(Duration::from_secs(1)) {
             Ok(None) => true,
             Ok(Some((from, bytes))) => {
+                let begun = Instant::now();
+                self.desk().is_busy = true;
                 match Message::decode(&bytes) {
                     Some(message) => self.hear(cx, from, message),
                     None => self.foreign(cx, from),
                 }
+                let mut desk = self.desk();
+                desk.busy += begun.elapsed();
+                desk.is_busy = false;
                 true
             }
             Err(e) => {
@@ -164,9 +178,12 @@ impl Ranks {
     }
 
     fn hear(&self, cx: &Arc<Context>, from: u32, message: Message) {
-        if let Some(heard) = self.desk().heard.get_mut(&from) {
-            heard.at = Instant::now();
+        let mut desk = self.desk();
+        let busy = desk.busy;
+        if let Some(heard) = desk.heard.get_mut(&from) {
+            (heard.at, heard.busy) = (Instant::now(), busy);
         }
+        drop(desk);
         match message {
             Message::Word(Word::Ask) if self.give(cx, from, 1) => {}
             Message::Word(Word::Ask) => {

@@ -60,6 +60,7 @@ impl Ranks {
     /// The walk is over: sends what was collected, and says how many names of files with several each rank has got from here.
     pub fn flush(&self, cx: &Context) -> Vec<(u32, u64)> {
         self.walked.store(true, Ordering::Release);
+        lock(&self.policy).walk_is_over();
         let (batches, linked) = {
             let mut outgoing = lock(&self.outgoing);
             (std::mem::take(&mut outgoing.batches), outgoing.linked.drain().collect())

@@ -82,7 +82,10 @@ impl Ranks {
             }
         }
         if leases.is_empty() {
-            cx.sched.confirmed();
+            // A worker may have done the last reply before, when this still counted.
+            if cx.sched.confirmed() {
+                self.idle(cx);
+            }
             return false;
         }
         self.send(cx, to, &Message::Work { origin, leases });

@@ -2,6 +2,7 @@
 
 mod ends;
 mod trees;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;

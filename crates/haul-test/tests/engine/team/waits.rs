@@ -1,0 +1,140 @@
+//! What ranks wait for ends, and a rank that is only slow is not taken for one that is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::report::Ending;
+use haul_core::team::message::Message;
+use haul_core::team::{Team, Transport, threads};
+use haul_stores::memory::Memory;
+use haul_test::fault::{Fault, Op, Rule, What};
+
+use super::{each, ranks, slowly, tree};
+use crate::support::{Run, assert_same, content, job, put_hard_link};
+
+#[test]
+fn ranks_that_copy_the_first_names_lend_each_other_chunks_and_end() {
+    let source = Memory::new();
+    for i in 0..96 {
+        source.put(format!("large{i}"), content("large", i as u64, (16 + 7 * (i % 6)) * (64 << 10)));
+        put_hard_link(&source, &format!("name{i}"), &format!("large{i}"));
+    }
+    let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+    let of = |_| {
+        let from = Fault::new(source.again());
+        from.add(Rule::new(Op::Read, What::Delay(Duration::from_millis(2))).always());
+        (job(Arc::new(from), Arc::new(target.again())), Run::workers(1))
+    };
+    let reports = ranks(8, &of);
+    assert_eq!((reports[0].ending, reports[0].hard_links, reports[0].failed), (Ending::Complete, 96, 0), "{:?}", reports[0]);
+    assert_same(&source, &target);
+}
+
+/// The messages of rank 0, without the report of rank 1: when that comes, the user ends the job.
+struct Unreported {
+    inside: Arc<dyn Transport>,
+    cancel: Cancel,
+}
+
+impl Transport for Unreported {
+    fn rank(&self) -> u32 {
+        self.inside.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inside.ranks()
+    }
+    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
+        self.inside.send(to, message)
+    }
+    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
+        let message = self.inside.receive(wait)?;
+        match &message {
+            Some((1, bytes)) if matches!(Message::decode(bytes), Some(Message::Report(_))) => {
+                // By then this rank waits for reports, mostly.
+                std::thread::sleep(Duration::from_millis(500));
+                self.cancel.set(Stop::Signal);
+                Ok(None)
+            }
+            _ => Ok(message),
+        }
+    }
+}
+
+#[test]
+fn a_job_that_is_stopped_at_its_very_end_says_whose_report_is_missing() {
+    let (source, target) = (tree(), Memory::new());
+    let cancel = Cancel::default();
+    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
+    teams[0].transport = Arc::new(Unreported { inside: teams[0].transport.clone(), cancel: cancel.clone() });
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let reports = each(teams, &|rank| {
+        let mut run = Run::workers(2);
+        if rank == 0 {
+            run.cancel = cancel.clone();
+        }
+        (slowly(&source, &target), run)
+    });
+    let reasons: Vec<&str> = reports[0].failures.iter().map(|failure| &failure.reason[..]).collect();
+    // Stopped before it waited, it says so.
+    let told = reports[0].ending != Ending::Complete || reasons.contains(&"rank 1 did not report");
+    assert!(told, "{reasons:?}");
+}
+
+#[test]
+fn a_rank_that_looks_at_directories_for_long_is_not_lost_and_loses_nobody() {
+    let (source, target) = (Memory::new(), Memory::new());
+    for i in 0..24 {
+        source.put(format!("top/d{i}/f"), content("f", i, 1000));
+    }
+    let mut teams: Vec<Team> = threads(2).into_iter().map(Team::new).collect();
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(1));
+    let reports = each(teams, &|rank| {
+        let from = Fault::new(source.again());
+        from.add(Rule::new(Op::List, What::Delay(Duration::from_millis(20))).always());
+        if rank == 1 {
+            from.add(Rule::new(Op::Stat, What::Delay(Duration::from_millis(1200))).times(3));
+        }
+        let mut copy = job(Arc::new(from), Arc::new(target.again()));
+        copy.one_file_system = true;
+        (copy, Run::workers(1))
+    });
+    assert_eq!((reports[0].ending, reports[0].failed), (Ending::Complete, 0), "{:?}", reports[0].failures);
+    assert_same(&source, &target);
+}
+
+/// A rank that says one thing, and from then on neither says nor hears anything.
+struct Quiet {
+    inside: Arc<dyn Transport>,
+    has_spoken: AtomicBool,
+}
+
+impl Transport for Quiet {
+    fn rank(&self) -> u32 {
+        self.inside.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inside.ranks()
+    }
+    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
+        if self.has_spoken.swap(true, Ordering::SeqCst) { Ok(()) } else { self.inside.send(to, message) }
+    }
+    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
+        std::thread::sleep(wait.min(Duration::from_millis(50)));
+        Ok(None)
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_respond_is_named_with_its_node() {
+    let (source, target) = (tree(), Memory::new());
+    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
+    teams[2].transport = Arc::new(Quiet { inside: teams[2].transport.clone(), has_spoken: AtomicBool::new(false) });
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let reports = each(teams, &|_| (slowly(&source, &target), Run::workers(2)));
+    let reason = &reports[0].failures[0].reason;
+    assert!(reason.starts_with("rank 2 on ") && reason.ends_with(" has not responded for 2 s"), "{reason}");
+    assert_eq!((reports[0].ending, reports[1].ending), (Ending::Stopped, Ending::Stopped));
+    assert!(reports[1].failures[0].reason.contains(&**reason), "{:?}", reports[1].failures);
+}
