@@ -83,6 +83,17 @@ fn the_time_left_is_asked_where_no_variable_says_it() {
 }
 
 #[test]
+fn a_task_of_an_array_speaks_of_itself_alone() {
+    let w = World::new("src: file=6M");
+    let path = program(&w, "squeue", "[ \"$*\" = \"--noheader --jobs 17_3 --format %L\" ] && echo 0:07");
+    program(&w, "scontrol", "echo \"$@\" >>asked");
+    let run = w.haul(&format!("{COPY} --bwlimit 100K --requeue src/ dst")).env("PATH", &path);
+    let run = run.env("SLURM_JOB_ID", "17").env("SLURM_ARRAY_JOB_ID", "17").env("SLURM_ARRAY_TASK_ID", "3");
+    run.ends(75).says("Slurm job 17_3: stops in").says("requeues Slurm job 17_3 to resume");
+    assert_eq!(std::fs::read_to_string(w.path("asked")).expect("it was asked"), "requeue 17_3\n");
+}
+
+#[test]
 fn several_tasks_do_not_copy_the_same_tree() {
     let w = World::new("src: file=1K");
     for (variables, words) in [
