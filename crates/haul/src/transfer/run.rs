@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::{self, Setup};
@@ -64,6 +64,8 @@ pub struct Session<'a> {
     ranks: Option<&'a Ranks>,
     quiet: bool,
     state_dir: Option<PathBuf>,
+    /// A job's deadline counts from here.
+    opened: Instant,
     /// The command line, for the journal.
     argv: Vec<OsString>,
 }
@@ -120,6 +122,7 @@ impl<'a> Session<'a> {
             ranks: choice.ranks,
             quiet: global.quiet || follower.is_some(),
             state_dir: global.state_dir.clone(),
+            opened: Instant::now(),
             argv: global.argv.clone(),
         })
     }
@@ -147,6 +150,8 @@ impl<'a> Session<'a> {
             Some((directory, journal, past)) => (directory.map(Arc::new), journal, past),
             None => (None, Journal::none(), Past::default()),
         };
+        // The engine counts from its own beginning, which --wait may have put off for days.
+        job.deadline = job.deadline.map(|deadline| deadline.saturating_sub(self.opened.elapsed()));
         if let Some(ranks) = self.ranks.filter(|ranks| ranks.leads()) {
             ranks.go(directory.is_some())?;
         }

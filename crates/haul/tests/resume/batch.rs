@@ -7,7 +7,7 @@ use haul_test::compare::What;
 use haul_test::program::Program;
 use haul_test::scratch::entries;
 
-use crate::support::{COPY, World};
+use crate::support::{CHUNK, COPY, World};
 
 /// A run that takes a minute, in a job that ends in 8 s.
 fn in_a_short_job(w: &World, flags: &str) -> Program {
@@ -46,6 +46,21 @@ fn program(w: &World, name: &str, script: &str) -> String {
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
     format!("{}:/usr/bin:/bin", w.path("bin").display())
+}
+
+#[test]
+fn waiting_for_another_run_does_not_move_the_stop() {
+    let w = World::new("src: file=6M");
+    let first = w.slow("");
+    let mut second = in_a_short_job(&w, "--wait -j 1").start();
+    // The run would stop 3 s after its start; nothing of them is left once it need not wait any more.
+    std::thread::sleep(std::time::Duration::from_secs(9));
+    assert!(second.is_running(), "it waits");
+    first.signal(rustix::process::Signal::INT);
+    first.wait().code(20);
+    let ended = second.wait().code(75);
+    assert_eq!(ended.finished()["ending"], "deadline");
+    assert!(ended.number("bytes") <= CHUNK, "it ended what it had begun, no more: {ended}");
 }
 
 #[test]
