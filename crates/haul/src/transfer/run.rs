@@ -59,6 +59,13 @@ pub struct JournalUse {
     pub kept: bool,
 }
 
+/// What a run was.
+pub struct Ran {
+    pub report: Report,
+    /// A journal of it is there, for the next run to resume.
+    pub kept: bool,
+}
+
 pub struct Session<'a> {
     pub renderer: Arc<Renderer>,
     ranks: Option<&'a Ranks>,
@@ -141,7 +148,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
-    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Report> {
+    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Ran> {
         let cancel = Cancel::default();
         let show_progress = Arc::new(AtomicBool::new(false));
         let _listening = listen(cancel.clone(), show_progress.clone(), self.renderer.clone())?;
@@ -220,6 +227,7 @@ impl<'a> Session<'a> {
             report.failed_kinds.push(ErrorKind::NotFound);
         }
         self.renderer.leave();
+        let kept = directory.is_some();
         if let Some(directory) = directory.and_then(Arc::into_inner) {
             let complete = report.ending == Ending::Complete && report.failed == 0;
             let figures = Figures::of(&report, &ends, (processors, fixed), SystemTime::now());
@@ -233,7 +241,7 @@ impl<'a> Session<'a> {
             }
         }
         let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.map_or(Ok(report), Err)
+        taken.map_or(Ok(Ran { report, kept }), Err)
     }
 
     fn state_root(&self) -> Option<PathBuf> {

@@ -78,6 +78,15 @@ fn a_job_is_requeued_when_its_limit_stops_the_run() {
 }
 
 #[test]
+fn a_job_that_cannot_resume_is_not_requeued() {
+    let w = World::new("src: file=6M");
+    let path = program(&w, "scontrol", "echo \"$@\" >>asked");
+    let run = in_a_short_job(&w, "--requeue").env("PATH", &path).env("HAUL_STATE_DIR", "/dev/null/state").ends(75);
+    run.says("does not requeue Slurm job 17: without a journal it would start over each time").never_says("requeues");
+    assert!(!w.path("asked").exists());
+}
+
+#[test]
 fn a_job_that_cannot_be_requeued_is_an_error_with_its_reason() {
     let w = World::new("src: file=6M");
     let path = program(&w, "scontrol", "echo 'Requested operation is presently disabled for job 17' >&2; exit 1");
