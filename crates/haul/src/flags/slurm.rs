@@ -84,8 +84,8 @@ impl JobOperation {
 /// Write or submit a batch script for a copy
 ///
 /// The script runs `haul cp SRC... DST` (or --command) with the options behind --. Its time limit follows from the size of SRC,
-/// which is counted first, and from --rate and --files-rate. The run stops before its limit and the job runs again and resumes.
-/// Several tasks run haul-mpi.
+/// which is counted first, and from --rate and --files-rate. The run stops before its limit and the job runs again and resumes;
+/// with --pbs or --no-requeue, submit it again. Several tasks run haul-mpi.
 #[derive(Args)]
 #[command(
     override_usage = "haul slurm [OPTIONS] SRC... DST [-- COPY OPTIONS]",
