@@ -62,6 +62,35 @@ fn a_job_stops_before_its_limit_is_requeued_and_finishes() {
 }
 
 #[test]
+fn one_task_of_an_array_is_requeued_alone() {
+    let w = World::new(2, "src: file=2M");
+    let haul = w.scratch.haul("").command().get_program().display().to_string();
+    // The task that has the array's number stops and is requeued, while the other one runs.
+    let script = format!(
+        "#!/bin/bash
+echo \"$SLURM_ARRAY_TASK_ID begins\"
+[ \"$SLURM_JOB_ID\" = \"$SLURM_ARRAY_JOB_ID\" ] || exec sleep 20
+echo \"$SLURM_ARRAY_TASK_ID\" >first
+[ -n \"$SLURM_RESTART_COUNT\" ] || slow='--bwlimit 100K --deadline 3s'
+exec {haul} --state-dir state cp --requeue --chunk-size 64K $slow src/ dst
+"
+    );
+    fs::write(w.scratch.path("job.sh"), script).expect("written");
+    let here = w.scratch.path("").display().to_string();
+    let words = ["--parsable", "--array=0-1", "--time=5", "--requeue", "--open-mode=append", "--output=haul-%A_%a.log", "--chdir", &here];
+    let job = w.slurm.ask("sbatch", &[&words[..], &[&format!("{here}/job.sh")]].concat()).expect("submitted").trim().to_string();
+    let tasks = ["0", "1"].map(|task| format!("{job}_{task}"));
+    tasks.iter().for_each(|task| w.until(task, "COMPLETED"));
+    let first = fs::read_to_string(w.scratch.path("first")).expect("its task");
+    for task in &tasks {
+        let (log, is_first) = (w.log(task), task.ends_with(&format!("_{}", first.trim())));
+        assert_eq!(log.matches(" begins").count(), if is_first { 2 } else { 1 }, "{task}: {log}");
+        assert!(!is_first || log.contains(&format!("requeues Slurm job {task} to resume")), "{log}");
+    }
+    w.scratch.assert_same("src", "dst", What::USUAL);
+}
+
+#[test]
 fn jobs_end_with_the_exit_code_of_the_run() {
     let w = World::new(4, "src: file=300K");
     let mut odd = w.scratch.path("src/").into_os_string();

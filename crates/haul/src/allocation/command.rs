@@ -19,7 +19,12 @@ const LOOK: Duration = Duration::from_millis(20);
 pub fn time_left(job: &str) -> Option<Duration> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--jobs", job, "--format", "%L"]);
-    parse_left(run(command, ASK).ok()?.trim())
+    least_left(&run(command, ASK).ok()?)
+}
+
+/// The least of several lines: tasks of a job array that share an ID have a limit each.
+pub fn least_left(text: &str) -> Option<Duration> {
+    text.lines().filter_map(|line| parse_left(line.trim())).min()
 }
 
 /// `5:30`, `1:00:00`, `2-03:04:05`; words such as UNLIMITED are no time.

@@ -35,6 +35,7 @@ impl System {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     pub system: System,
+    /// As the commands of the system take it: `17`, of a task of an array `17_3`.
     pub job: String,
     pub nodes: u32,
     /// CPUs on this node, shared by the tasks of the job there.
@@ -82,6 +83,7 @@ fn slurm(world: &World<'_>) -> Option<Allocation> {
     if job.is_empty() || !job.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
+    let job = task_of_array(&job, world).unwrap_or(job);
     let names = (world.variable)("SLURM_JOB_NODELIST").or_else(|| (world.variable)("SLURM_NODELIST")).and_then(|list| lists::nodes(&list));
     let here = (world.variable)("SLURMD_NODENAME").unwrap_or_else(|| world.host.to_string());
     let position = names.iter().flatten().position(|name| *name == here).and_then(|at| u32::try_from(at).ok());
@@ -94,6 +96,14 @@ fn slurm(world: &World<'_>) -> Option<Allocation> {
     let end = world.number("SLURM_JOB_END_TIME").and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     let restarts = world.number("SLURM_RESTART_COUNT").unwrap_or(0);
     Some(Allocation { system: System::Slurm, job, nodes, cpus, restarts, end: end.map_or(End::Unsaid, End::At) })
+}
+
+/// One task of an array has the array's number, and as a number alone that means all of its tasks. The others have their own,
+/// as has a job that was submitted from a task and has its variables.
+fn task_of_array(job: &str, world: &World<'_>) -> Option<String> {
+    let digits = |name: &str| (world.variable)(name).filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()));
+    let (array, task) = digits("SLURM_ARRAY_JOB_ID").zip(digits("SLURM_ARRAY_TASK_ID"))?;
+    (array == job).then(|| format!("{array}_{task}"))
 }
 
 fn pbs(world: &World<'_>) -> Option<Allocation> {

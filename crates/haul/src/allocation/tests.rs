@@ -56,6 +56,18 @@ fn slurm_says_when_a_job_ends_or_is_asked() {
 }
 
 #[test]
+fn a_task_of_an_array_is_not_the_whole_array() {
+    let job = |environment: &str| given(environment, "").unwrap().job;
+    assert_eq!(job("SLURM_JOB_ID=17 SLURM_ARRAY_JOB_ID=17 SLURM_ARRAY_TASK_ID=3"), "17_3");
+    assert_eq!(job("SLURM_JOB_ID=19 SLURM_ARRAY_JOB_ID=17 SLURM_ARRAY_TASK_ID=1"), "19", "its own number");
+    for broken in
+        ["", "SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_JOB_ID=17 SLURM_ARRAY_TASK_ID=3;reboot", "SLURM_ARRAY_JOB_ID=17 SLURM_ARRAY_TASK_ID="]
+    {
+        assert_eq!(job(&format!("SLURM_JOB_ID=17 {broken}")), "17", "{broken}");
+    }
+}
+
+#[test]
 fn pbs_has_a_file_of_nodes() {
     let job = given("PBS_JOBID=5.server PBS_NODEFILE=/nodes PBS_WALLTIME=3600", "n01\nn02\nn02\n\nn01\n").unwrap();
     assert_eq!((job.system, job.nodes, job.cpus), (System::Pbs, 2, Some(2)));
@@ -107,13 +119,16 @@ fn several_tasks_of_one_command_line_are_found() {
 
 #[test]
 fn squeue_writes_times_in_several_forms() {
-    use super::command::parse_left;
+    use super::command::{least_left, parse_left};
     for (text, left) in [("5:30", 330), ("59", 59), ("1:00:00", 3600), ("2-03:04:05", 183_845), ("0:00", 0)] {
         assert_eq!(parse_left(text), Some(seconds(left)), "{text}");
     }
     for text in ["UNLIMITED", "NOT_SET", "INVALID", "", "1:2:3:4", "99999999999999999999-00:00:00"] {
         assert_eq!(parse_left(text), None, "{text}");
     }
+    // The tasks of an array that share an ID.
+    assert_eq!(least_left("1:00:00\n  59:30\nUNLIMITED\n"), Some(seconds(3570)));
+    assert_eq!((least_left("UNLIMITED\nINVALID\n"), least_left("")), (None, None));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! slurm: a job script for a transfer.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use haul_core::place::url::without_password;
 use haul_core::spec::TransferSpec;
 
 use super::connect::Connect;
@@ -84,8 +86,8 @@ impl JobOperation {
 /// Write or submit a batch script for a copy
 ///
 /// The script runs `haul cp SRC... DST` (or --command) with the options behind --. Its time limit follows from the size of SRC,
-/// which is counted first, and from --rate and --files-rate. The run stops before its limit and the job runs again and resumes.
-/// Several tasks run haul-mpi.
+/// which is counted first, and from --rate and --files-rate. The run stops before its limit and the job runs again and resumes;
+/// with --pbs or --no-requeue, submit it again. Several tasks run haul-mpi.
 #[derive(Args)]
 #[command(
     override_usage = "haul slurm [OPTIONS] SRC... DST [-- COPY OPTIONS]",
@@ -184,6 +186,11 @@ impl SlurmArgs {
         }
         words.push("--".into());
         words.extend(self.paths);
+        // A script is kept, and each node that runs it shows its words.
+        if let Some(word) = words.iter().find(|word| without_password(word.as_bytes()) != word.as_bytes()) {
+            let shown = haul_core::entry::show(&without_password(word.as_bytes()));
+            return Err(format!("the password of '{shown}' would be written into the script; put it into ~/.netrc"));
+        }
         let (spec, connect) = inner(self.command, &words, environment)?;
         let for_lines = [&self.partition, &self.account, &self.job_name, &self.job_log, &self.mpi];
         let lines = for_lines.into_iter().flatten().chain(&self.option).chain(&self.module);

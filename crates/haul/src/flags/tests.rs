@@ -527,3 +527,18 @@ proptest::proptest! {
         let _ = read_in(&line, &["a"]).is_ok();
     }
 }
+
+#[test]
+fn no_password_is_written_into_a_script() {
+    for line in [
+        "slurm ftp://me:secret@host/a b",
+        "slurm a ftp://me:secret@host/b -- -a",
+        "slurm --pbs https://me:secret@host/a b",
+        "slurm a s3://b/ -- --endpoint-url=https://me:secret@host/",
+    ] {
+        let said = refused(line);
+        assert!(said.contains("me@host/"), "{said}");
+        assert!(said.contains("would be written into the script; put it into ~/.netrc") && !said.contains("secret"), "{said}");
+    }
+    assert!(matches!(read("slurm ftp://me@host/a b").command, Command::Slurm(_)));
+}

@@ -11,6 +11,8 @@ use crate::flags::copy::JournalChoice;
 use crate::flags::run::BatchChoice;
 use crate::{out, units};
 
+use super::run::Ran;
+
 /// The job of a batch system round a run, if any.
 pub struct Batch {
     job: Option<Allocation>,
@@ -66,21 +68,53 @@ impl Batch {
         Err(e.hint("copy to a file, or omit --requeue"))
     }
 
-    /// Has the job run again if a deadline stopped the run. Slurm ends this process then: it comes last.
+    /// Has the job run again if a deadline stopped the run and another gets further. Slurm ends this process then: it comes last.
     ///
     /// # Errors
     /// See [`command::requeue`].
-    pub fn end(&self, report: &Report) -> Result<()> {
-        match &self.job {
-            Some(job) if self.choice.requeue && report.ending == Ending::Deadline => {
-                out::say(&format!("requeues Slurm job {} to resume", job.job));
-                command::requeue(&job.job)
-            }
-            _ => Ok(()),
+    pub fn end(&self, ran: &Ran) -> Result<()> {
+        let Some(job) = self.job.as_ref().filter(|_| self.choice.requeue && ran.report.ending == Ending::Deadline) else { return Ok(()) };
+        if let Some(reason) = in_vain(ran, job.restarts) {
+            out::say(&format!("does not requeue Slurm job {}: {reason}", job.job));
+            return Ok(());
         }
+        out::say(&format!("requeues Slurm job {} to resume", job.job));
+        command::requeue(&job.job)
     }
+}
+
+/// Why one more run would get no further than this one: the job would run for ever.
+fn in_vain(ran: &Ran, restarts: u32) -> Option<&'static str> {
+    if !ran.kept {
+        return Some("without a journal it would start over each time; name a directory with --state-dir");
+    }
+    (restarts > 0 && !got_further(&ran.report)).then_some("this run got no further than the one before; give the job more time")
+}
+
+fn got_further(report: &Report) -> bool {
+    let entries = [report.made, report.renamed, report.deleted].iter().any(|kinds| kinds.total() > 0);
+    entries || report.bytes > 0 || report.attributes > 0
 }
 
 fn units_of_cpus(count: u32) -> String {
     crate::render::things(u64::from(count), "CPU")
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_core::report::Kinds;
+
+    use super::*;
+
+    #[test]
+    fn a_job_runs_again_only_where_that_gets_further() {
+        let vain = |kept, report, restarts| in_vain(&Ran { report, kept }, restarts).is_some();
+        let nothing = || Report { resumed_bytes: 5, verified_bytes: 5, ..Report::default() };
+        assert!(!vain(true, nothing(), 0), "the first run may have had little time");
+        assert!(vain(true, nothing(), 1));
+        assert!(!vain(true, Report { bytes: 1, ..Report::default() }, 9));
+        assert!(!vain(true, Report { made: Kinds { files: 1, ..Kinds::default() }, ..Report::default() }, 9));
+        assert!(!vain(true, Report { deleted: Kinds { dirs: 1, ..Kinds::default() }, ..Report::default() }, 9));
+        assert!(vain(false, Report { bytes: 1, ..Report::default() }, 0), "nothing is left to resume from");
+    }
 }

@@ -97,14 +97,14 @@ fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result
     let kept = with_journal.unwrap_or(true) && !flags.dry && !prepared.job.target.caps().streams;
     batch.check(kept || with_journal.is_some())?;
     let journal = run::JournalUse { choice: batch.journal(flags.journal), spec: record, kept };
-    let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
+    let ran = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
     prepared.hosts.finish();
-    let report = report?;
-    let exit = session.exit(&report, Mode::Copy);
+    let ran = ran?;
+    let exit = session.exit(&ran.report, Mode::Copy);
     if with_journal.is_some() {
         return Ok(exit);
     }
-    Ok(batch.end(&report).map_or_else(|e| crate::out::error(&e).or_worse(exit), |()| exit))
+    Ok(batch.end(&ran).map_or_else(|e| crate::out::error(&e).or_worse(exit), |()| exit))
 }
 
 /// The text of a spec, with the flags of its backends; empty where there is no working directory.
@@ -175,9 +175,9 @@ fn run_check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Resu
     let session = Session::open(global, options)?;
     let journal = run::JournalUse::default();
     session.note(&prepared.notes);
-    let report = session.run(prepared.job, &prepared.sentence, &identity(&flags.spec), journal, Vec::new());
+    let ran = session.run(prepared.job, &prepared.sentence, &identity(&flags.spec), journal, Vec::new());
     prepared.hosts.finish();
-    Ok(session.exit(&report?, Mode::Check))
+    Ok(session.exit(&ran?.report, Mode::Check))
 }
 
 /// The rules of a command that takes filters but is no copy.

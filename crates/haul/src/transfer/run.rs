@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::{self, Setup};
@@ -59,11 +59,20 @@ pub struct JournalUse {
     pub kept: bool,
 }
 
+/// What a run was.
+pub struct Ran {
+    pub report: Report,
+    /// A journal of it is there, for the next run to resume.
+    pub kept: bool,
+}
+
 pub struct Session<'a> {
     pub renderer: Arc<Renderer>,
     ranks: Option<&'a Ranks>,
     quiet: bool,
     state_dir: Option<PathBuf>,
+    /// A job's deadline counts from here.
+    opened: Instant,
     /// The command line, for the journal.
     argv: Vec<OsString>,
 }
@@ -120,6 +129,7 @@ impl<'a> Session<'a> {
             ranks: choice.ranks,
             quiet: global.quiet || follower.is_some(),
             state_dir: global.state_dir.clone(),
+            opened: Instant::now(),
             argv: global.argv.clone(),
         })
     }
@@ -138,7 +148,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
-    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Report> {
+    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Ran> {
         let cancel = Cancel::default();
         let show_progress = Arc::new(AtomicBool::new(false));
         let _listening = listen(cancel.clone(), show_progress.clone(), self.renderer.clone())?;
@@ -147,6 +157,8 @@ impl<'a> Session<'a> {
             Some((directory, journal, past)) => (directory.map(Arc::new), journal, past),
             None => (None, Journal::none(), Past::default()),
         };
+        // The engine counts from its own beginning, which --wait may have put off for days.
+        job.deadline = job.deadline.map(|deadline| deadline.saturating_sub(self.opened.elapsed()));
         if let Some(ranks) = self.ranks.filter(|ranks| ranks.leads()) {
             ranks.go(directory.is_some())?;
         }
@@ -215,6 +227,7 @@ impl<'a> Session<'a> {
             report.failed_kinds.push(ErrorKind::NotFound);
         }
         self.renderer.leave();
+        let kept = directory.is_some();
         if let Some(directory) = directory.and_then(Arc::into_inner) {
             let complete = report.ending == Ending::Complete && report.failed == 0;
             let figures = Figures::of(&report, &ends, (processors, fixed), SystemTime::now());
@@ -228,7 +241,7 @@ impl<'a> Session<'a> {
             }
         }
         let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.map_or(Ok(report), Err)
+        taken.map_or(Ok(Ran { report, kept }), Err)
     }
 
     fn state_root(&self) -> Option<PathBuf> {

@@ -7,7 +7,7 @@ use haul_test::compare::What;
 use haul_test::program::Program;
 use haul_test::scratch::entries;
 
-use crate::support::{COPY, World};
+use crate::support::{CHUNK, COPY, World};
 
 /// A run that takes a minute, in a job that ends in 8 s.
 fn in_a_short_job(w: &World, flags: &str) -> Program {
@@ -49,6 +49,21 @@ fn program(w: &World, name: &str, script: &str) -> String {
 }
 
 #[test]
+fn waiting_for_another_run_does_not_move_the_stop() {
+    let w = World::new("src: file=6M");
+    let first = w.slow("");
+    let mut second = in_a_short_job(&w, "--wait -j 1").start();
+    // The run would stop 3 s after its start; nothing of them is left once it need not wait any more.
+    std::thread::sleep(std::time::Duration::from_secs(9));
+    assert!(second.is_running(), "it waits");
+    first.signal(rustix::process::Signal::INT);
+    first.wait().code(20);
+    let ended = second.wait().code(75);
+    assert_eq!(ended.finished()["ending"], "deadline");
+    assert!(ended.number("bytes") <= CHUNK, "it ended what it had begun, no more: {ended}");
+}
+
+#[test]
 fn a_job_is_requeued_when_its_limit_stops_the_run() {
     let w = World::new("src: file=6M");
     let path = program(&w, "scontrol", "echo \"$@\" >>asked");
@@ -60,6 +75,15 @@ fn a_job_is_requeued_when_its_limit_stops_the_run() {
     assert!(again.number("resumed_bytes") > 0);
     assert_eq!(std::fs::read_to_string(w.path("asked")).expect("as before"), "requeue 17\n");
     w.assert_done("dst", What::USUAL, "after the second run");
+}
+
+#[test]
+fn a_job_that_cannot_resume_is_not_requeued() {
+    let w = World::new("src: file=6M");
+    let path = program(&w, "scontrol", "echo \"$@\" >>asked");
+    let run = in_a_short_job(&w, "--requeue").env("PATH", &path).env("HAUL_STATE_DIR", "/dev/null/state").ends(75);
+    run.says("does not requeue Slurm job 17: without a journal it would start over each time").never_says("requeues");
+    assert!(!w.path("asked").exists());
 }
 
 #[test]
@@ -80,6 +104,17 @@ fn the_time_left_is_asked_where_no_variable_says_it() {
     let path = program(&w, "squeue", "[ \"$*\" = \"--noheader --jobs 17 --format %L\" ] && echo 0:07");
     let run = w.haul(&format!("{COPY} --bwlimit 100K src/ dst")).env("PATH", &path).env("SLURM_JOB_ID", "17");
     run.ends(75).says("Slurm job 17: stops in");
+}
+
+#[test]
+fn a_task_of_an_array_speaks_of_itself_alone() {
+    let w = World::new("src: file=6M");
+    let path = program(&w, "squeue", "[ \"$*\" = \"--noheader --jobs 17_3 --format %L\" ] && echo 0:07");
+    program(&w, "scontrol", "echo \"$@\" >>asked");
+    let run = w.haul(&format!("{COPY} --bwlimit 100K --requeue src/ dst")).env("PATH", &path);
+    let run = run.env("SLURM_JOB_ID", "17").env("SLURM_ARRAY_JOB_ID", "17").env("SLURM_ARRAY_TASK_ID", "3");
+    run.ends(75).says("Slurm job 17_3: stops in").says("requeues Slurm job 17_3 to resume");
+    assert_eq!(std::fs::read_to_string(w.path("asked")).expect("it was asked"), "requeue 17_3\n");
 }
 
 #[test]

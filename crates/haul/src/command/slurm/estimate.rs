@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::flags::slurm::Work;
 use crate::units;
 
-/// No job asks for more: most sites allow a day, and a job that is requeued resumes.
+/// No job asks for more: most sites allow a day, and a copy can be resumed.
 pub const MOST: Duration = Duration::from_secs(24 * 3600);
 
 /// The least: start-up, and what is done once per run.
@@ -28,13 +28,33 @@ pub struct Limit {
     pub because: String,
 }
 
+/// What follows when the limit stops a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    Requeued,
+    /// By whoever submitted it.
+    Resubmitted,
+    /// A check begins anew each time.
+    StartsOver,
+}
+
+impl Stopped {
+    fn words(self) -> &'static str {
+        match self {
+            Stopped::Requeued => "the job runs again until all is done",
+            Stopped::Resubmitted => "the job stops at its limit: submit it again to resume",
+            Stopped::StartsOver => "the job stops at its limit: raise --time",
+        }
+    }
+}
+
 /// Half as much again as the rates say, rounded up.
-pub fn limit(size: Size, work: &Work, given: Option<Duration>) -> Limit {
+pub fn limit(size: Size, work: &Work, given: Option<Duration>, stopped: Stopped) -> Limit {
     if let Some(time) = given {
         return Limit { time, because: "as given".into() };
     }
     if size == Size::default() {
-        let because = "the size of the source is not known; the job runs again until all is done".into();
+        let because = format!("the size of the source is not known; {}", stopped.words());
         return Limit { time: MOST, because };
     }
     let seconds = |amount: Option<u64>, rate: u64| amount.unwrap_or(0) as f64 / rate.max(1) as f64;
@@ -45,7 +65,7 @@ pub fn limit(size: Size, work: &Work, given: Option<Duration>) -> Limit {
     let bytes = size.bytes.map(|bytes| format!("{} at {}", units::bytes(bytes), units::rate(work.rate as f64)));
     let files = size.files.map(|files| format!("{} files at {}/s", units::count(files), units::count(work.files_rate)));
     let parts: Vec<String> = [bytes, files].into_iter().flatten().collect();
-    let more = if whole > MOST { "; the job runs again until all is done" } else { "" };
+    let more = if whole > MOST { format!("; {}", stopped.words()) } else { String::new() };
     Limit { time, because: format!("{}: about {}{more}", parts.join(", "), units::duration(whole)) }
 }
 
@@ -75,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_limit_follows_from_bytes_and_files() {
-        let of = |bytes, files| limit(Size { bytes, files }, &WORK, None);
+        let of = |bytes, files| limit(Size { bytes, files }, &WORK, None, Stopped::Requeued);
         assert_eq!(of(Some(GIB), Some(3)).time, hours(0.5), "the least");
         assert_eq!(of(Some(3600 * GIB), Some(0)).time, hours(1.5));
         assert_eq!(of(Some(3600 * GIB), Some(3_600_000)).time, hours(3.0));
@@ -83,8 +103,23 @@ mod tests {
         assert_eq!(of(Some(u64::MAX), Some(u64::MAX)).time, MOST);
         assert_eq!(of(None, None).time, MOST);
         insta::assert_snapshot!(of(Some(3600 * GIB), Some(3_600_000)).because, @"3.52 TiB at 1.00 GiB/s, 3,600,000 files at 1,000/s: about 2h00m");
-        let given = limit(Size::default(), &WORK, Some(hours(0.1)));
+        let given = limit(Size::default(), &WORK, Some(hours(0.1)), Stopped::Requeued);
         assert_eq!((given.time, given.because.as_str()), (hours(0.1), "as given"));
+    }
+
+    #[test]
+    fn what_follows_at_the_limit_is_said_as_it_is() {
+        for (stopped, words) in [
+            (Stopped::Requeued, "; the job runs again until all is done"),
+            (Stopped::Resubmitted, "; the job stops at its limit: submit it again to resume"),
+            (Stopped::StartsOver, "; the job stops at its limit: raise --time"),
+        ] {
+            for size in [Size::default(), Size { bytes: Some(u64::MAX), files: None }] {
+                let because = limit(size, &WORK, None, stopped).because;
+                assert!(because.ends_with(words), "{because}");
+            }
+            assert!(!limit(Size { bytes: Some(GIB), files: None }, &WORK, None, stopped).because.contains("the job"));
+        }
     }
 
     #[test]

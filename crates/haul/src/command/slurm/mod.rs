@@ -15,12 +15,12 @@ use super::du;
 use crate::allocation::command;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::slurm::SlurmFlags;
+use crate::flags::slurm::{JobOperation, SlurmFlags};
 use crate::hosts::Hosts;
 use crate::open::Argument;
 use crate::{open, out, transfer};
 
-use estimate::Size;
+use estimate::{Size, Stopped};
 use script::Script;
 
 pub fn run(flags: &SlurmFlags, global: &Global) -> Exit {
@@ -29,7 +29,12 @@ pub fn run(flags: &SlurmFlags, global: &Global) -> Exit {
 
 fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
     let size = size(flags)?;
-    let limit = estimate::limit(size, &flags.work, flags.resources.time);
+    let stopped = match flags.operation {
+        JobOperation::Check => Stopped::StartsOver,
+        _ if flags.batch.requeue => Stopped::Requeued,
+        _ => Stopped::Resubmitted,
+    };
+    let limit = estimate::limit(size, &flags.work, flags.resources.time, stopped);
     if !global.quiet {
         out::say(&format!("time limit {}: {}", estimate::slurm_time(limit.time), limit.because));
     }
