@@ -142,10 +142,10 @@ grid-near() {
         sleep 0.1
     done
     for n in 1 2 4 6 8 16; do
-        printf '%s\n' "[haul-$n]" "version = {haul} --version" "local-gridftp = {haul} cp -q --streams $n {from} {to}" \
-            "gridftp-local = {haul} cp -q --streams $n {from} {to}" "[globus-url-copy-$n]" "version = globus-url-copy -version" \
-            "local-gridftp.file = globus-url-copy -p $n -fast file://{src:url} {origin}{copy:url}" \
-            "gridftp-local.file = globus-url-copy -p $n -fast {origin}{src:url} file://{copy:url}"
+        printf '%s\n' "[haul-$n]" "version = {haul} --version" "local-ftp = {haul} cp -q --streams $n {from} {to}" \
+            "ftp-local = {haul} cp -q --streams $n {from} {to}" "[globus-url-copy-$n]" "version = globus-url-copy -version" \
+            "local-ftp.file = globus-url-copy -p $n -fast file://{src:url} {origin}{copy:url}" \
+            "ftp-local.file = globus-url-copy -p $n -fast {origin}{src:url} file://{copy:url}"
     done >"$work/grid.conf"
     both() { # NAME FILE TOOLS REPEAT
         "$haul" bench compare --table "$work/grid.conf" --tools "$3" --repeat "$4" --caches warm --out "$out/grid-$1-put" \

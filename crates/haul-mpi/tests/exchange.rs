@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use haul_test::program::{Ended, Program};
+use haul_test::scratch::Scratch;
 
 fn example() -> PathBuf {
     let test = std::env::current_exe().expect("procfs");
@@ -13,12 +14,15 @@ fn example() -> PathBuf {
 
 /// The example under mpirun.
 fn run(ranks: u32, words: &str) -> Ended {
+    let scratch = Scratch::new();
     let mut mpirun = Command::new(std::env::var_os("HAUL_TEST_MPIRUN").unwrap_or_else(|| "mpirun".into()));
     mpirun.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/").env("LC_ALL", "C.UTF-8");
     // Open MPI refuses root and more ranks than processors, and its search for graphics cards hangs where something listens at
     // the ports of X servers. MPICH knows none of these.
     mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     mpirun.env("OMPI_MCA_rmaps_base_oversubscribe", "1").env("HWLOC_COMPONENTS", "-gl");
+    // Open MPI keeps a directory for each host and user, which several that start and end at once take from each other.
+    mpirun.env("TMPDIR", &scratch.home).env("OMPI_MCA_orte_tmpdir_base", &scratch.home);
     mpirun.args(["-n", &ranks.to_string()]).arg(example()).args(words.split_whitespace());
     Program::new(mpirun).run()
 }

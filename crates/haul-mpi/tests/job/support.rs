@@ -54,6 +54,8 @@ impl World {
         // Open MPI refuses root and more ranks than processors, and its search for graphics cards hangs where something listens
         // at the ports of X servers.
         let run = self.program(mpirun, "").env("HWLOC_COMPONENTS", "-gl").env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        // Open MPI keeps a directory for each host and user, which several that start and end at once take from each other.
+        let run = run.env("TMPDIR", &self.home).env("OMPI_MCA_orte_tmpdir_base", &self.home);
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     }
 }
