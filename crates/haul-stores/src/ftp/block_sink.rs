@@ -153,18 +153,16 @@ impl BlockSink {
             e if reply.is_done() || e.kind() == ErrorKind::NotFound => Ok(()),
             e => Err(e),
         };
-        if let Ok(mut stale) = self.stale.try_lock().map_err(drop).and_then(|stale| if *stale { Ok(stale) } else { Err(()) }) {
+        // Others wait here before they take a session: the first one could else wait for theirs.
+        let mut stale = lock(&self.stale);
+        if *stale {
             let (lane, replies) = Lane::open(&self.lanes.pool, &removal, OP)?;
             replies.into_iter().try_for_each(removed)?;
             *stale = false;
             return Ok(Upload { lane, sent: VecDeque::new() });
         }
-        let (mut lane, _) = Lane::open(&self.lanes.pool, &[], OP)?;
-        let mut stale = lock(&self.stale);
-        if *stale {
-            lane.session().control.ask_all(&removal, OP).into_iter().try_for_each(|reply| removed(reply?))?;
-            *stale = false;
-        }
+        drop(stale);
+        let (lane, _) = Lane::open(&self.lanes.pool, &[], OP)?;
         Ok(Upload { lane, sent: VecDeque::new() })
     }
 

@@ -232,11 +232,6 @@ impl Lane {
         self.lease.blocks.is_none() || self.lease.control.is_over()
     }
 
-    /// The session, for commands. Nothing may be owed.
-    pub fn session(&mut self) -> &mut Lease {
-        &mut self.lease
-    }
-
     /// Leaves the session to nobody else. What the server was sent and has not answered may happen, or not.
     pub fn break_off(&mut self) {
         self.lease.blocks = None;
