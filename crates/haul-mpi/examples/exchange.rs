@@ -80,7 +80,7 @@ fn die(mpi: &Mpi, rank: u32) -> u8 {
     1
 }
 
-/// The second of two ranks hangs; the first has something to send to it and is told to stop.
+/// The second of two ranks hangs; the first has something to send to it and is stopped.
 fn stuck(mpi: &Mpi) -> ExitCode {
     if mpi.rank() != 0 {
         mpi.send(0, std::process::id().to_le_bytes().to_vec()).expect("sent");

@@ -83,7 +83,7 @@ fn a_wrong_passphrase_is_asked_for_again_and_then_refused() {
     let (code, screen) = w.typed("cp @/f other", &["wrong", "", "also wrong"]);
     assert!(code == Some(23) && screen.contains("wrong passphrase") && screen.contains("create a proxy"), "{screen}");
     assert!(!screen.contains("also wrong"), "{screen}");
-    // Where nobody can answer nobody is asked.
+    // Without a terminal nobody can answer.
     let ended = w.haul("cp @/f other").alone().run();
     let text = format!("{ended}");
     assert!(!ended.status.success() && text.contains("there is no terminal to ask for it") && text.contains("create a proxy"), "{text}");

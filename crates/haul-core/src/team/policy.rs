@@ -154,7 +154,7 @@ impl Policy {
         words
     }
 
-    /// What a rank is told that asks in vain.
+    /// The answer to a rank that asks in vain.
     pub fn nothing(&self) -> Word {
         Word::Nothing(self.origin)
     }
