@@ -146,9 +146,12 @@ impl Supervisor {
     /// Runs something outside the pool, with the display and the signals alive. `false` if stopped.
     pub fn aside(&mut self, phase: &'static str, work: fn(&Arc<Context>)) -> bool {
         let (cx, shared) = (self.cx.clone(), self.shared.clone());
+        let done = Arc::new(AtomicBool::new(false));
+        let finish = done.clone();
         let perform = move || {
             guarded(&cx, || cx.out.timed(|times| &mut times.metadata, || work(&cx)));
             shared.aside.fetch_sub(1, Ordering::Release);
+            finish.store(true, Ordering::Release);
             ring(&shared);
         };
         // Counted from here on, so that a stop waits for it as for any worker.
@@ -158,7 +161,8 @@ impl Supervisor {
             // No thread can be had for it: it is done here, without a display.
             perform();
         }
-        while handle.as_ref().is_ok_and(|handle| !handle.is_finished()) {
+        // Nothing wakes this thread when the other one ends, which is later than its work.
+        while handle.is_ok() && !done.load(Ordering::Acquire) {
             if !self.turn(phase) {
                 return false;
             }
