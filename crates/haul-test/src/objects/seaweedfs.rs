@@ -29,7 +29,8 @@ impl SeaweedFs {
         // It reports to its makers unless it is told not to.
         command.args(["-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-filer.localSocket=filer.sock"]);
         command.args(["-s3.localSocket=s3.sock", "-master.volumeSizeLimitMB=64", "-volume.max=0"]);
-        for part in ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc"] {
+        for part in ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc"]
+        {
             command.arg(format!("-{part}={}", free_port()?));
         }
         command.arg(format!("-s3.port={}", endpoint.address().port()));
@@ -37,12 +38,8 @@ impl SeaweedFs {
         let ask = |method: &str, target: &str, body: &[u8]| {
             plain::request(&endpoint, method, target, &[], body).is_ok_and(|answer| matches!(answer.status, 200 | 204 | 409))
         };
-        let ready = || {
-            ask("PUT", "/ready", b"")
-                && ask("PUT", "/ready/x", b"x")
-                && ask("DELETE", "/ready/x", b"")
-                && ask("DELETE", "/ready", b"")
-        };
+        let ready =
+            || ask("PUT", "/ready", b"") && ask("PUT", "/ready/x", b"x") && ask("DELETE", "/ready/x", b"") && ask("DELETE", "/ready", b"");
         let running = Running::start(place, command, ready)?;
         Ok(SeaweedFs { running, endpoint })
     }
