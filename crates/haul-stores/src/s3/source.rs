@@ -153,11 +153,11 @@ impl Reading {
     /// What the last answer of a service without ranges has of a range, if it stands where the range begins.
     fn kept(&self, at: &Range<u64>) -> Result<Option<Content<'_>>> {
         let kept = lock(&self.rest).take().filter(|(_, position)| *position == at.start);
-        kept.map(|(reader, position)| self.from_start(reader, position, at, 1)).transpose()
+        kept.map(|(reader, position)| self.after_start(reader, position, at, 1)).transpose()
     }
 
     /// A range of an answer with the whole object, of which `position` bytes were read: what is in front is dropped.
-    fn from_start(&self, mut reader: ureq::BodyReader<'static>, position: u64, at: &Range<u64>, tries: u32) -> Result<Content<'_>> {
+    fn after_start(&self, mut reader: ureq::BodyReader<'static>, position: u64, at: &Range<u64>, tries: u32) -> Result<Content<'_>> {
         let in_front = at.start.saturating_sub(position);
         let dropped = io::copy(&mut (&mut reader).take(in_front), &mut io::sink());
         let dropped = dropped.map_err(|e| read_error("read", &e, "the service").tried(tries).on(&self.name))?;
@@ -199,7 +199,7 @@ impl Source for Reading {
                 if !whole && asked.1.status == http::StatusCode::OK {
                     self.bucket.client.deny_ranges();
                     let (reader, tries) = (asked.1.body.into_reader(), asked.1.tries);
-                    return self.from_start(reader, 0, &at, tries);
+                    return self.after_start(reader, 0, &at, tries);
                 }
                 if !whole && (asked.1.status.as_u16() != 206 || begins != Some(at.start)) {
                     let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
