@@ -40,6 +40,8 @@ pub struct OpenOptions {
     pub umask: Option<u32>,
     /// A file whose size is known only at its end is opened as a stream ([`crate::store::Caps::streams`]) instead of refused.
     pub streams: bool,
+    /// For a destination: what may not be looked at counts as absent.
+    pub blind: bool,
 }
 
 /// How bytes go from another host to this one.

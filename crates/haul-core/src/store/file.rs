@@ -140,6 +140,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Whatever is in front of a range is read with it: one worker reads all, from start to end.
+    fn in_order(&self) -> bool {
+        false
+    }
+
     /// The content, or its beginning, came with the answer to `open`, whose time counts as reading.
     fn came_with_open(&self) -> bool {
         false

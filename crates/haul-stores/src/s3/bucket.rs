@@ -51,8 +51,8 @@ pub struct Put {
 
 impl Put {
     /// By one request.
-    fn of(answer: &Answer) -> Put {
-        Put { etag: answer.header("etag").unwrap_or_default().to_string(), since: date(answer), until: date(answer) }
+    fn of(answer: &Answer) -> Result<Put> {
+        Ok(Put { etag: answer.named("write")?.to_string(), since: date(answer), until: date(answer) })
     }
 }
 
@@ -164,10 +164,11 @@ impl Bucket {
             let sent = mode.algorithm.of(bytes);
             call = call.with(mode.algorithm.header(), sent.base64());
             let answer = self.client.send(&call, Body::Bytes(bytes))?;
+            let put = Put::of(&answer)?;
             // Where it goes in one request there is no trailer.
             let mode = ChecksumMode { trailing: false, ..mode };
             modes.accepted(&answer, mode, sent, || Some(Algorithm::Md5.of(bytes)), !self.options.no_check_etag)?;
-            Ok(Put::of(&answer))
+            Ok(put)
         })
     }
 

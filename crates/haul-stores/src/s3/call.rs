@@ -30,17 +30,26 @@ pub struct Call<'a> {
     /// Replaces the agent's idle timeout for slow requests. When it is over the service may still be working on it: the request is
     /// not repeated.
     pub idle_timeout: Option<Duration>,
+    /// Who sends it asks for less after a timeout: it is not repeated then.
+    pub divisible: bool,
 }
 
 impl<'a> Call<'a> {
     pub fn new(op: &'static str, method: Method, bucket: &'a str, key: &'a [u8]) -> Self {
-        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), idle_timeout: None }
+        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), idle_timeout: None, divisible: false }
     }
 
     /// For a request that the service may work at for minutes before it answers.
     #[must_use]
     pub fn slow(mut self) -> Self {
         self.idle_timeout = Some(SLOW);
+        self
+    }
+
+    /// For a request that can be divided, should it take too long.
+    #[must_use]
+    pub fn divisible(mut self) -> Self {
+        self.divisible = true;
         self
     }
 
@@ -101,6 +110,17 @@ pub struct Answer {
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// # Errors
+    /// The answer to a write does not name what was written, as that of every object store does: somebody else has answered.
+    pub fn named(&self, op: &'static str) -> Result<&str> {
+        let etag = self.header("etag").filter(|etag| !etag.is_empty());
+        etag.ok_or_else(|| {
+            let kind = self.header("content-type").map(|kind| format!(" ({kind})")).unwrap_or_default();
+            let e = Error::new(ErrorKind::Other, op).because(format!("the answer{kind} has no ETag: it is not that of an object store"));
+            e.hint("a proxy or a web server may stand in between, or the address may be wrong: check --endpoint-url")
+        })
     }
 
     /// The body, if it is not larger than answers are.

@@ -56,7 +56,7 @@ impl Objects {
                 return Ok(Landed::default());
             }
             let written = attributes::write(spec.entry, spec.keep, self.bucket.options.used());
-            let metadata = match self.bucket.head(&marker)? {
+            let metadata = match self.head(&marker)? {
                 // By the name of a file it is one of the sources.
                 Some(head) if head.size > 0 && self.options.map_keys => {
                     return Ok(Landed { refused: spec.keep.and(spec.entry.have), ino: 0 });

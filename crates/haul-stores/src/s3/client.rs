@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,6 +17,7 @@ use super::address::{self, Endpoint, Style};
 use super::call::{Answer, Body, Call};
 use super::checksum_modes::{ChecksumModes, UNVERIFIED};
 use super::fault::Refusal;
+use super::held::Held;
 use super::pause::Pause;
 use super::sign::{Credential, Payload, Signer};
 use crate::http_client::agent::{agent, request_error};
@@ -46,6 +47,14 @@ pub struct Client {
     /// Checksums of uploads.
     pub modes: ChecksumModes,
     pause: Pause,
+    pub(super) held: Arc<Held>,
+    /// The endpoint sends whole objects where ranges are requested.
+    pub(super) ignores_ranges: AtomicBool,
+    /// Prints a line for the user, and the lines that were printed.
+    print: Option<fn(&str)>,
+    said: Mutex<Vec<String>>,
+    /// How many keys the service has removed by one request in time.
+    pub(super) removed_at_once: AtomicUsize,
     /// Threads beside the workers.
     pub(super) threads: Threads,
     /// The endpoint has answered once.
@@ -106,11 +115,22 @@ impl Client {
             signers: Mutex::default(),
             modes: ChecksumModes::default(),
             pause: Pause::default(),
+            held: Arc::default(),
+            ignores_ranges: AtomicBool::new(false),
+            print: None,
+            said: Mutex::default(),
+            removed_at_once: AtomicUsize::new(usize::MAX),
             threads: Threads::default(),
             answered: AtomicBool::new(false),
             expiry_reported: AtomicBool::new(false),
             doubted: Mutex::default(),
         })
+    }
+
+    /// The same with a way to tell the user something.
+    #[must_use]
+    pub fn printing(self, print: Option<fn(&str)>) -> Client {
+        Client { print, ..self }
     }
 
     /// The profile that an address named.
@@ -148,6 +168,25 @@ impl Client {
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
         what.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the user once in a run.
+    pub(super) fn say_once(&self, line: String) {
+        let mut said = self.lock(&self.said);
+        if let Some(print) = self.print.filter(|_| !said.contains(&line)) {
+            print(&line);
+            said.push(line);
+        }
+    }
+
+    /// Ranges cost whole objects from now on.
+    pub(super) fn deny_ranges(&self) {
+        if !self.ignores_ranges.swap(true, Ordering::Relaxed) {
+            let server = self.endpoint_words();
+            self.say_once(format!(
+                "{server} ignores Range: objects are read from their start, by one worker each; resuming reads them again"
+            ));
+        }
     }
 
     fn signer(&self, region: &str) -> Arc<Signer> {
@@ -248,6 +287,9 @@ impl Client {
                         });
                     }
                     let error = refusal.error(call.op, call.bucket);
+                    if call.divisible && matches!(refusal.status, 408 | 504) {
+                        return Err(error.kind_is(ErrorKind::TimedOut).remedy_is(Remedy::None));
+                    }
                     if refusal.is_throttling() {
                         self.pause.begin(Policy::default().wait(tries.failed() + 1, error.remedy()));
                     }
@@ -257,7 +299,7 @@ impl Client {
                     error
                 }
                 // When a long wait is over the service may be at it still.
-                Failure::Broken(error) if error.kind() == ErrorKind::TimedOut && call.idle_timeout.is_some() => {
+                Failure::Broken(error) if error.kind() == ErrorKind::TimedOut && (call.idle_timeout.is_some() || call.divisible) => {
                     return Err(error.remedy_is(Remedy::None));
                 }
                 Failure::Broken(error)

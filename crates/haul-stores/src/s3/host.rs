@@ -44,7 +44,7 @@ pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
     if wanted.tls.no_verify_ssl {
         access.print(TlsFlags::WARNING);
     }
-    let client = Client::open(&wanted).map(Arc::new)?;
+    let client = Arc::new(Client::open(&wanted)?.printing(access.print));
     known.push((wanted, client.clone()));
     Ok(client)
 }
@@ -197,7 +197,7 @@ impl Host for BucketHost {
 
     /// The marker of a directory: an empty one is nothing without it.
     fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
-        let store = self.objects(path, Options { server_times: false, ..self.options });
+        let store = self.objects(path, Options { server_times: false, blind: true, ..self.options });
         let name = Name::of(&haul_core::entry::Dir::root());
         let entry = Entry::bare(name.clone(), Kind::Dir);
         let spec = MetaSpec { name: &name, entry: &entry, keep: MetaMask::NONE };
@@ -206,12 +206,19 @@ impl Host for BucketHost {
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         // A typing error must not empty the destination.
-        if options.role == Role::Source && !self.is_dir(path)? {
+        // Who may not list may yet read what is named.
+        let is_dir = || self.is_dir(path).or_else(|e| if e.kind() == ErrorKind::Denied { Ok(true) } else { Err(e) });
+        if options.role == Role::Source && !is_dir()? {
             let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
             return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
         }
         let distrust = options.untrusted && !self.trusts;
-        let options = Options { server_times: options.role != Role::Destination, distrust, ..self.options };
+        let options = Options {
+            server_times: options.role != Role::Destination,
+            distrust,
+            blind: options.blind && options.role == Role::Destination,
+            ..self.options
+        };
         Ok(Arc::new(self.objects(path, options)))
     }
 

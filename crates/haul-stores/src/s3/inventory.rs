@@ -1,6 +1,7 @@
 //! Requests about buckets and their listings: keys, versions, unfinished uploads.
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +21,8 @@ use crate::http_client::parallel::in_parallel;
 
 /// Keys that one request removes (Amazon S3, DeleteObjects).
 pub const REMOVED_AT_ONCE: usize = 1000;
+/// So few by one request are not divided any further where the service takes too long.
+const REMOVED_LEAST: usize = 10;
 /// Concurrent requests of one batch where each removes one key.
 const AT_ONCE: usize = 8;
 
@@ -259,7 +262,7 @@ impl Bucket {
         let named = keys.iter().map(|(key, version)| (&key[..], version.as_str()));
         let body = xml::delete_objects(named, true).map_err(|_| Error::new(ErrorKind::Unsupported, "remove"))?;
         let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
+        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64()).divisible();
         let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("remove")?;
         let refused = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
         let failed = |refused: xml::Refusal| {
@@ -269,10 +272,14 @@ impl Bucket {
         Ok(refused.into_iter().map(failed).collect())
     }
 
-    /// Removes objects or versions, 1,000 by a request where the service can do that; answers with what is still there.
+    /// Removes objects or versions, 1,000 by a request where the service can do that, and fewer from then on where it took too long;
+    /// answers with what is still there.
     pub fn remove_keys(&self, keys: &[(Vec<u8>, String)]) -> Vec<Unremoved> {
-        let mut failed = Vec::new();
-        for batch in keys.chunks(REMOVED_AT_ONCE) {
+        let (mut failed, mut rest) = (Vec::new(), keys);
+        while !rest.is_empty() {
+            let at_once = self.client.removed_at_once.load(Ordering::Relaxed).min(REMOVED_AT_ONCE);
+            let batch = &rest[..at_once.min(rest.len())];
+            rest = &rest[batch.len()..];
             let one_by_one = || {
                 let one =
                     |(key, version): &(Vec<u8>, String)| self.remove_key(key, version).err().map(|e| (key.clone(), version.clone(), e));
@@ -283,6 +290,19 @@ impl Bucket {
                 _ => match self.remove_by_one_request(batch) {
                     Ok(failed) => failed,
                     Err(e) if e.kind() == ErrorKind::Unsupported => one_by_one(),
+                    Err(e) if e.kind() == ErrorKind::TimedOut && batch.len() > REMOVED_LEAST => {
+                        let next = (batch.len() / 10).max(REMOVED_LEAST);
+                        self.client.removed_at_once.fetch_min(next, Ordering::Relaxed);
+                        // What it has removed meanwhile is no error.
+                        rest = &keys[keys.len() - rest.len() - batch.len()..];
+                        continue;
+                    }
+                    // Nor would the others be in time.
+                    Err(e) if e.kind() == ErrorKind::TimedOut => {
+                        let left = &keys[keys.len() - rest.len() - batch.len()..];
+                        rest = &[];
+                        left.iter().map(|(key, version)| (key.clone(), version.clone(), e.again())).collect()
+                    }
                     Err(e) => batch.iter().map(|(key, version)| (key.clone(), version.clone(), e.again())).collect(),
                 },
             });

@@ -88,7 +88,7 @@ impl Objects {
             }
         };
         let mut stopped = false;
-        self.pages(&prefix, true, &mut |lines| {
+        let paged = self.pages(&prefix, true, &mut |lines| {
             if self.options.look {
                 let below = |line: &Line| match line {
                     Line::Prefix(key) => {
@@ -106,7 +106,8 @@ impl Objects {
                 }
             }
             Flow::Go
-        })?;
+        });
+        paged.or_else(|e| self.unseen(e))?;
         if !stopped {
             held.finish(&mut give);
         }

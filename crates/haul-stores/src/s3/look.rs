@@ -21,6 +21,22 @@ const AT_ONCE: usize = 16;
 const LINKS_MOST: usize = 40;
 
 impl Objects {
+    /// What there is to be seen of an object; nothing of one that may not be looked at, where that does not matter.
+    pub(super) fn head(&self, key: &[u8]) -> Result<Option<Head>> {
+        self.bucket.head(key).or_else(|e| self.unseen(e).map(|()| None))
+    }
+
+    /// # Errors
+    /// That access is denied matters, or it is another error.
+    pub(super) fn unseen(&self, e: Error) -> Result<()> {
+        if !self.options.blind || e.kind() != ErrorKind::Denied {
+            return Err(e);
+        }
+        let address = self.bucket.address();
+        self.bucket.client.say_once(format!("no permission to look at what is in {address}: nothing is compared with it, all is sent"));
+        Ok(())
+    }
+
     pub(super) fn look(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         if name.leaf.is_empty() {
             return self.look_dir(name);
@@ -30,7 +46,7 @@ impl Objects {
         if !beside && self.is_hidden(&key) {
             return self.look_dir(name);
         }
-        match self.bucket.head(&key)? {
+        match self.head(&key)? {
             Some(head) => {
                 let entry = self.entry_of(name.clone(), &key, &head, want)?;
                 self.saw(&key, &head, entry.target.as_deref());
@@ -39,7 +55,7 @@ impl Objects {
             None => {
                 let mut below = key;
                 below.push(b'/');
-                let any = self.bucket.any_below(&below)?;
+                let any = self.bucket.any_below(&below).or_else(|e| self.unseen(e).map(|()| false))?;
                 if any { self.look_dir(name) } else { Err(Error::new(ErrorKind::NotFound, "stat").because("no such object")) }
             }
         }
@@ -61,7 +77,7 @@ impl Objects {
     /// A directory, with the attributes of its marker if there is one.
     pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
-        let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
+        let head = if marker.is_empty() { None } else { self.head(&marker)? };
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
         entry.mode = 0o755;
         match head {

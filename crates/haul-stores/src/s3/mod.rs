@@ -18,6 +18,7 @@ pub mod client;
 pub mod fault;
 pub mod flags;
 mod framed;
+mod held;
 pub mod host;
 pub mod inventory;
 mod listing;
@@ -35,7 +36,6 @@ pub mod xml;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -72,11 +72,13 @@ pub struct Options {
     /// Ignore metadata that could harm whoever creates files from objects: setuid and setgid bits, and extended attributes outside
     /// of `user.` and ACLs.
     pub distrust: bool,
+    /// Objects that may not be looked at count as absent: who may only write writes.
+    pub blind: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, map_keys: false, distrust: false }
+        Options { look: true, server_times: true, map_keys: false, distrust: false, blind: false }
     }
 }
 
@@ -91,8 +93,6 @@ pub struct Objects {
     options: Options,
     cache: Option<Arc<MetadataCache>>,
     copy_sizes: CopySizes,
-    /// Bytes of objects that are held in memory until their commit.
-    held: Arc<AtomicU64>,
     /// Keys of objects that are skipped because there are objects below them: their names are those of directories.
     hidden: Mutex<HashSet<Vec<u8>>>,
 }
@@ -108,7 +108,7 @@ impl Objects {
         root.extend_from_slice(&prefix);
         let (endpoint, account) = (bucket.client.endpoint_words(), bucket.client.account().scope());
         let place = Place { scheme: "s3", endpoint, account, volume: bucket.name.clone(), root };
-        let (held, hidden) = (Arc::default(), Mutex::default());
+        let hidden = Mutex::default();
         Objects {
             bucket,
             prefix,
@@ -117,7 +117,6 @@ impl Objects {
             options,
             cache: None,
             copy_sizes: CopySizes::default(),
-            held,
             hidden,
         }
     }

@@ -5,7 +5,6 @@ mod token;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_core::entry::{Entry, MetaMask, Name, Time};
@@ -16,6 +15,7 @@ use super::attributes;
 use super::bucket::{Bucket, Put};
 use super::cache::MetadataCache;
 use super::checksum::{self, Algorithm, ETag, Value};
+use super::held::Reserved;
 use super::put_options::pairs;
 use super::upload::{Expected, Part, Upload};
 use super::{Objects, PARTS_MOST};
@@ -23,8 +23,6 @@ use token::{OF_PARTS, UploadToken};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
 const HELD_EACH: u64 = 16 << 20;
-/// Bytes of such objects in one store.
-const HELD_ALL: u64 = 64 << 20;
 
 /// The token of a write without an upload: a kill leaves nothing of it.
 const NO_UPLOAD: &[u8] = b"-";
@@ -75,26 +73,6 @@ struct Pieces {
     seen: Vec<Range<u64>>,
 }
 
-/// Memory of a store that one object takes.
-struct Reserved {
-    held: Arc<AtomicU64>,
-    bytes: u64,
-}
-
-impl Reserved {
-    fn take(held: &Arc<AtomicU64>, bytes: u64) -> Option<Reserved> {
-        let fits = |all: u64| (all == 0 || all + bytes <= HELD_ALL).then_some(all + bytes);
-        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Reserved { held: held.clone(), bytes })
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
     // The size of a pipe is not known: each write is a part then.
@@ -105,7 +83,7 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
         return Err(e.hint("a larger --part-size"));
     }
     let whole = size <= spec.chunk && size <= HELD_EACH;
-    let state = match whole.then(|| Reserved::take(&store.held, size)).flatten() {
+    let state = match whole.then(|| store.bucket.client.held.object(size)).flatten() {
         Some(reserved) => UploadState::Buffered { bytes: Mutex::new(None), _reserved: reserved },
         None => {
             let metadata = attributes::write(spec.entry, spec.keep, store.bucket.options.used()).of_its_kind("create")?.headers;

@@ -3,6 +3,7 @@
 use haul_core::lock::lock;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{self, Entry, MetaMask, Name, Stamp, Time, Xattrs};
@@ -14,6 +15,7 @@ use super::bucket::{Bucket, Head};
 use super::call::Answer;
 use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
 use crate::http_client::Body;
+use crate::http_client::agent::read_error;
 use crate::http_client::verifier::{Verifier, Watch};
 
 /// Objects up to this size are requested whole when they are opened, which saves a HEAD request.
@@ -27,6 +29,8 @@ struct Reading {
     entry: Entry,
     /// The answer to the request of the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
+    /// Of a service without ranges: the rest of an answer, and the position that it is at.
+    rest: Arc<Mutex<Option<(ureq::BodyReader<'static>, u64)>>>,
     came_with_open: bool,
     verifier: Option<Arc<Mutex<Verifier>>>,
     checksums: ObjectChecksums,
@@ -62,6 +66,9 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
     if !entry.is_bare() && found.stamp() != entry.stamp() {
         return Err(Error::new(ErrorKind::Changed, "open"));
     }
+    if !small {
+        find_ranges(&store.bucket, &key, &head)?;
+    }
     let verifier = verifier_of(&store.bucket, &key, &head)?;
     Ok(Box::new(Reading {
         bucket: store.bucket.clone(),
@@ -73,8 +80,21 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         entry: found,
         came_with_open: first.is_some(),
         first: Mutex::new(first),
+        rest: Arc::default(),
         verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
     }))
+}
+
+/// Finds out whether the service sends ranges, where it does not say so.
+fn find_ranges(bucket: &Bucket, key: &[u8], head: &Head) -> Result<()> {
+    let says = head.header("accept-ranges").is_some_and(|unit| unit.trim().eq_ignore_ascii_case("bytes"));
+    if !says && head.size > 1 && !bucket.client.ignores_ranges.load(Ordering::Relaxed) {
+        let (_, answer) = bucket.get(key, Some(0..1), Some(&head.etag))?;
+        if answer.status == http::StatusCode::OK {
+            bucket.client.deny_ranges();
+        }
+    }
+    Ok(())
 }
 
 /// `None` where the object's metadata do not suffice to verify it.
@@ -127,6 +147,31 @@ pub(super) fn check_whole(bucket: &Bucket, head: &Head, bytes: &[u8]) -> Result<
     }
 }
 
+type Content<'a> = Box<dyn Read + Send + 'a>;
+
+impl Reading {
+    /// What the last answer of a service without ranges has of a range, if it stands where the range begins.
+    fn kept(&self, at: &Range<u64>) -> Result<Option<Content<'_>>> {
+        let kept = lock(&self.rest).take().filter(|(_, position)| *position == at.start);
+        kept.map(|(reader, position)| self.after_start(reader, position, at, 1)).transpose()
+    }
+
+    /// A range of an answer with the whole object, of which `position` bytes were read: what is in front is dropped.
+    fn after_start(&self, mut reader: ureq::BodyReader<'static>, position: u64, at: &Range<u64>, tries: u32) -> Result<Content<'_>> {
+        let in_front = at.start.saturating_sub(position);
+        let dropped = io::copy(&mut (&mut reader).take(in_front), &mut io::sink());
+        let dropped = dropped.map_err(|e| read_error("read", &e, "the service").tried(tries).on(&self.name))?;
+        if dropped < in_front {
+            let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again);
+            return Err(e.because("the answer ends too early"));
+        }
+        let body = Body::new(reader, at.end - at.start, self.name.clone(), "the service", tries);
+        let (rest, end) = (self.rest.clone(), at.end);
+        let body = if end < self.entry.size { body.then(Box::new(move |reader| *lock(&rest) = Some((reader, end)))) } else { body };
+        Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
+    }
+}
+
 impl Source for Reading {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
         if at.end > self.entry.size {
@@ -135,6 +180,9 @@ impl Source for Reading {
         }
         if at.is_empty() {
             return Ok(Box::new(io::empty()));
+        }
+        if let Some(kept) = self.kept(&at)? {
+            return Ok(kept);
         }
         let first = lock(&self.first).take().filter(|_| at.start == 0);
         let answer = match first {
@@ -148,6 +196,11 @@ impl Source for Reading {
                 }
                 let begins =
                     asked.1.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+                if !whole && asked.1.status == http::StatusCode::OK {
+                    self.bucket.client.deny_ranges();
+                    let (reader, tries) = (asked.1.body.into_reader(), asked.1.tries);
+                    return self.after_start(reader, 0, &at, tries);
+                }
                 if !whole && (asked.1.status.as_u16() != 206 || begins != Some(at.start)) {
                     let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
                     return Err(e.because("the service sent a different range than requested"));
@@ -211,6 +264,10 @@ impl Source for Reading {
             }
         }
         Ok(None)
+    }
+
+    fn in_order(&self) -> bool {
+        self.bucket.client.ignores_ranges.load(Ordering::Relaxed)
     }
 
     fn came_with_open(&self) -> bool {

@@ -83,6 +83,7 @@ impl Bucket {
             let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
             let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had received the whole part");
             let sent = framed.value().ok_or_else(unsent)?;
+            answer.named("write")?;
             return match modes.accepted(&answer, mode, sent, || framed.md5(), etags) {
                 Ok(()) => Ok(done(&answer, Some(sent))),
                 // The reader is spent: the next try is in another form.
@@ -90,6 +91,7 @@ impl Bucket {
                 Err(e) => Err(e),
             };
         }
+        let _reserved = self.client.held.part(size);
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         let read = from.take(size).read_to_end(&mut bytes).map_err(|e| Error::from_io(e, "read"))?;
         if (read as u64) < size {
@@ -107,6 +109,7 @@ impl Bucket {
             }
             let answered = self.client.send(&call, Body::Bytes(&bytes));
             let accepted = answered.and_then(|answer| {
+                answer.named("write")?;
                 modes.accepted(&answer, mode, sent, || Some(Algorithm::Md5.of(&bytes)), etags)?;
                 Ok(done(&answer, also.or(Some(sent)).filter(|sent| sent.algorithm() == begun)))
             });

@@ -104,6 +104,10 @@ impl Source for Reading {
         self.inner.show(at, bytes);
     }
 
+    fn in_order(&self) -> bool {
+        self.inner.in_order()
+    }
+
     fn came_with_open(&self) -> bool {
         self.inner.came_with_open()
     }

@@ -1,7 +1,8 @@
 //! Object stores: real servers that nobody here wrote, each on a port of its own at loopback with a directory of its own, and a
 //! server between that does what real ones do not do on demand.
 //!
-//! - [`minio`] and [`versitygw`] start a server and stop it again; `servers.sh` beside this package's manifest installs both.
+//! - [`minio`], [`versitygw`], [`moto`], [`rclone`] and [`seaweedfs`] start a server and stop it again; `servers.sh` beside this
+//!   package's manifest installs them.
 //! - [`plain`] makes signed requests, with code that haul does not share.
 //! - [`scripted`] answers chosen requests as a test says, and passes all others to the server behind it.
 
@@ -24,12 +25,18 @@ use rustix::process::{Pid, Signal};
 pub mod certificate;
 mod http;
 pub mod minio;
+pub mod moto;
 pub mod plain;
+pub mod rclone;
 pub mod scripted;
+pub mod seaweedfs;
 pub mod versitygw;
 
 pub use minio::Minio;
+pub use moto::Moto;
+pub use rclone::Rclone;
 pub use scripted::Scripted;
+pub use seaweedfs::SeaweedFs;
 pub use versitygw::Versitygw;
 
 /// A first start on a busy machine takes seconds.
@@ -171,8 +178,13 @@ pub fn programs() -> PathBuf {
 /// A command that starts an installed server with no settings but those that are given to it.
 fn server(name: impl AsRef<Path>, place: &Path) -> Command {
     let mut command = Command::new(programs().join(name));
-    command.env_clear().env("PATH", std::env::var_os("PATH").as_deref().unwrap_or(OsStr::new("/usr/bin:/bin"))).env("HOME", place);
+    clean(&mut command, place);
     command
+}
+
+/// Takes all settings from a command but the path of programs.
+fn clean<'a>(command: &'a mut Command, place: &Path) -> &'a mut Command {
+    command.env_clear().env("PATH", std::env::var_os("PATH").as_deref().unwrap_or(OsStr::new("/usr/bin:/bin"))).env("HOME", place)
 }
 
 /// The least room that a directory in memory must have: no test puts more than some hundred megabytes into a server.

@@ -49,11 +49,23 @@ pub fn get(endpoint: &Endpoint, target: &str) -> io::Result<Answer> {
 /// A request with a signature (version 4). `target` is path and query as they are to be sent: encoded, the query's parts in the
 /// order of their bytes and each with a `=`.
 pub fn request(endpoint: &Endpoint, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<Answer> {
+    request_of(endpoint, "s3", method, target, headers, body)
+}
+
+/// The same for another service at the endpoint, as `sts`.
+pub fn request_of(
+    endpoint: &Endpoint,
+    service: &str,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
     let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let mut headers: Vec<_> = headers.iter().map(|(name, value)| (name.to_lowercase(), (*value).to_owned())).collect();
     headers.push(("x-amz-date".into(), now));
     headers.push(("x-amz-content-sha256".into(), hex(&Sha256::digest(body))));
-    let signature = authorization(endpoint, method, target, &headers);
+    let signature = authorization(endpoint, service, method, target, &headers);
     headers.push(("authorization".into(), signature));
     send(endpoint, method, target, &headers, body)
 }
@@ -107,7 +119,7 @@ fn receive(method: &str, from: &mut impl BufRead) -> io::Result<Answer> {
 }
 
 /// All headers that are given are signed, and the host's. They have lower-case names.
-fn authorization(endpoint: &Endpoint, method: &str, target: &str, headers: &[(String, String)]) -> String {
+fn authorization(endpoint: &Endpoint, service: &str, method: &str, target: &str, headers: &[(String, String)]) -> String {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let host = ("host".to_owned(), endpoint.host().to_owned());
     let mut signed: Vec<_> = headers.iter().chain([&host]).collect();
@@ -118,10 +130,10 @@ fn authorization(endpoint: &Endpoint, method: &str, target: &str, headers: &[(St
     let date = header(headers, "x-amz-date").unwrap_or_default();
     let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{content}");
     let day = date.get(..8).unwrap_or_default();
-    let scope = format!("{day}/{}/s3/aws4_request", endpoint.region);
+    let scope = format!("{day}/{}/{service}/aws4_request", endpoint.region);
     let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
     let first = format!("AWS4{}", endpoint.secret).into_bytes();
-    let key = [day, &*endpoint.region, "s3", "aws4_request", &*to_sign].iter().fold(first, |key, part| hmac(&key, part.as_bytes()));
+    let key = [day, &*endpoint.region, service, "aws4_request", &*to_sign].iter().fold(first, |key, part| hmac(&key, part.as_bytes()));
     format!("AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={}", endpoint.access, hex(&key))
 }
 
@@ -152,7 +164,7 @@ mod tests {
             ("x-amz-date", "20130524T000000Z"),
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let signed = authorization(&endpoint, "GET", "/test.txt", &headers);
+        let signed = authorization(&endpoint, "s3", "GET", "/test.txt", &headers);
         assert!(signed.ends_with("f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"), "{signed}");
     }
 }

@@ -70,7 +70,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
             false => Err(open::missing(above).hint(hint)),
         }
     };
-    match host.lookup(&path)? {
+    match looked_up(&*host, &path, options.blind)? {
         Some(Kind::Dir) => return at(&path, None),
         Some(_) if location.trailing_slash => {
             return clash("is a file, but the trailing slash means a directory", "omit the slash to replace the file");
@@ -106,9 +106,17 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
     at(above, Some(leaf.to_vec()))
 }
 
+/// What is there; nothing where it may not be looked at and that does not matter.
+fn looked_up(host: &dyn Host, path: &[u8], blind: bool) -> Result<Option<Kind>> {
+    match host.lookup(path) {
+        Err(e) if blind && e.kind() == ErrorKind::Denied => Ok(None),
+        other => other,
+    }
+}
+
 /// Where standard input goes: what a link names is meant, as with a shell's redirection.
 fn stream_target(location: &Location, host: &dyn Host, path: Vec<u8>) -> Result<Vec<u8>> {
-    if location.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
+    if location.means_contents() || looked_up(host, &path, location.scheme.keys)? == Some(Kind::Dir) {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&location.to_bytes());
         let e = e.because("is a directory, and standard input has no name");
         return Err(e.hint("append a file name"));

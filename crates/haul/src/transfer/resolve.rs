@@ -201,8 +201,15 @@ fn destination_options(spec: &TransferSpec, global: &Global) -> OpenOptions {
         keep_acls: spec.attributes.keep.has(MetaMask::ACL),
         untrusted: !spec.destination.scheme.keys,
         umask: Some(global.umask),
+        blind: may_be_blind(spec),
         ..OpenOptions::default()
     }
+}
+
+/// Whether it does not matter what is at the destination: a rule that depends on it has to see it.
+fn may_be_blind(spec: &TransferSpec) -> bool {
+    let Policy { update, existing, ignore_existing, .. } = spec.comparison;
+    !(update || existing || ignore_existing || spec.deletion.is_some() || spec.safety.backup_dir.is_some())
 }
 
 /// Owner and group that all entries get, as the destination numbers them.

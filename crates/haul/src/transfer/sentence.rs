@@ -43,7 +43,11 @@ pub fn sentence(spec: &TransferSpec, job: &Job, hosts: &Hosts, distrusted: bool)
     if let Some(limit) = job.limit {
         sentence.push_str(&format!(", at most {}", units::rate(limit as f64)));
     }
-    if job.verify {
+    // What one system copies by itself is not read back: a move compares sizes before it deletes.
+    let within = job.remove_source && job.target.caps().copies && job.roots.iter().all(|root| job.target.copies(&*root.store, 1));
+    if within {
+        sentence.push_str(", copied by the server, comparing sizes");
+    } else if job.verify {
         sentence.push_str(", verified");
     }
     if job.deletion.is_some() {

@@ -111,3 +111,30 @@ fn a_profile_that_is_not_there_is_said_with_those_that_are() {
     let ended = w.haul("ls").arg(at("one", &World::new(), "-not/")).run();
     assert!(ended.err.contains("haul mb s3://one@"), "{ended}");
 }
+
+/// `aws login` keeps what only the AWS command line can read.
+#[test]
+fn a_login_session_is_asked_for_by_the_aws_command_line() {
+    let w = World::new();
+    w.put(b"x", &[], b"content");
+    fs::create_dir(w.path("home/.aws")).expect("made");
+    fs::write(w.path("home/.aws/config"), "[profile my login]\nlogin_session = arn:aws:iam::1:user/x\n").expect("written");
+    let run = || {
+        let haul = w.haul("cat @/x").without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY").env("AWS_PROFILE", "my login");
+        haul.env("PATH", format!("{}:/usr/bin:/bin", w.path("bin").display()))
+    };
+    run().run().says("login_session").says("aws login --profile my login");
+    let keys = format!(r#"{{"Version":1,"AccessKeyId":"{}","SecretAccessKey":"{}"}}"#, w.real.access, w.real.secret);
+    let script = format!("#!/bin/sh\n[ \"$*\" = 'configure export-credentials --profile my login --format process' ] && echo '{keys}'\n");
+    fs::create_dir(w.path("bin")).expect("made");
+    fs::write(w.path("bin/aws"), script).expect("written");
+    w.chmod("bin/aws", 0o755);
+    assert_eq!(run().ends(0).out, "content");
+}
+
+#[test]
+fn buckets_that_haul_does_not_speak_to_are_named() {
+    let w = World::new();
+    w.haul("ls s3://data--use1-az5--x-s3/").run().says("S3 Express One Zone").says("AWS CLI");
+    w.haul("ls s3://mfzwi23gnjvgw.mrap/").run().says("version 4A").says("name one of its buckets");
+}

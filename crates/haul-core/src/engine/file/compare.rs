@@ -100,7 +100,8 @@ fn same_content(cx: &Context, file: &OpenFile, entry: &Entry, (store, name): (&d
         if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {
             return Ok(same);
         }
-        let ranges = cx.source(&file.work).caps().read_ranges && store.caps().read_ranges;
+        let caps = cx.source(&file.work).caps().read_ranges && store.caps().read_ranges;
+        let ranges = caps && !ours.in_order() && !theirs.in_order();
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
             let hash = |from: &dyn Source, spent: &mut Spent| retry(|| cx.meter.hash(from, part.at.clone(), spent));
             Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)

@@ -258,7 +258,13 @@ impl Chain<'_> {
         if let Some(command) = get("credential_process") {
             return self.program(name, command).map(Some);
         }
-        of_file(&self.profiles.config, self.profiles.in_config(name))
+        if let Some(found) = of_file(&self.profiles.config, self.profiles.in_config(name))? {
+            return Ok(Some(found));
+        }
+        if get("login_session").is_some() {
+            return self.login(name).map(Some);
+        }
+        Ok(None)
     }
 
     /// The role that a login by `aws sso login` allows. The login's file is named after the session, or in the older form of
@@ -282,6 +288,14 @@ impl Chain<'_> {
         found.map_err(
             |error| if error.remedy() == Remedy::None { error.hint(format!("run `aws sso login --profile {name}`")) } else { error },
         )
+    }
+
+    /// The login of `aws login`, which only the AWS command line can renew: it is asked.
+    fn login(&self, name: &str) -> Result<Found> {
+        let command = ["aws", "configure", "export-credentials", "--profile", name, "--format", "process"].map(str::to_string);
+        let provider = aws::ProcessCredentialProvider::new().with_command("aws");
+        let found = self.asked(&provider, &self.io.context_with(command.into()), format!("login_session of profile {name}"));
+        found.map_err(|error| error.hint(format!("run `aws login --profile {name}`; the AWS command line must be installed")))
     }
 
     fn program(&self, name: &str, command: &str) -> Result<Found> {

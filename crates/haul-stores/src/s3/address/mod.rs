@@ -126,6 +126,15 @@ pub fn check_bucket(name: &str) -> Result<(), String> {
     if name.len() > 255 {
         return Err(format!("a bucket's name has at most 255 characters, and this has {}", name.len()));
     }
+    if name.ends_with("--x-s3") {
+        let why =
+            "it is a directory bucket of S3 Express One Zone, which haul does not speak: use the AWS CLI, or a general purpose bucket";
+        return Err(why.into());
+    }
+    if name.ends_with(".mrap") || (name.starts_with("arn:") && name.contains(":s3::")) {
+        let why = "it is a multi-Region access point, which needs signatures of version 4A: name one of its buckets";
+        return Err(why.into());
+    }
     if name.starts_with("arn:") {
         return Err("an ARN is no bucket; name the access point by its alias".into());
     }

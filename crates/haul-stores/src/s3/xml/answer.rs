@@ -47,13 +47,27 @@ fn moment<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Time>, D::Error> {
     String::deserialize(from).map(|text| time::iso(&text))
 }
 
-/// Reads a document that has one of these roots.
-fn read<'d, T: Deserialize<'d>>(document: &'d [u8], roots: &[&'static str]) -> Result<T, Fault> {
-    let (walk, root) = Walk::open(document)?;
-    match roots.iter().find(|known| **known == root) {
-        Some(root) => parse(walk.document(), root),
-        None => Err(another(&walk, root)),
+/// Reads a document that has the usual root, or one of another name with one of these elements within: services name the roots of
+/// their answers as they like, and other clients do not look at them.
+fn read<'d, T: Deserialize<'d>>(document: &'d [u8], root: &'static str, within: &[&str]) -> Result<T, Fault> {
+    let (walk, found) = Walk::open(document)?;
+    if found == root || (found != "Error" && has_any(document, within)?) {
+        parse(walk.document(), root)
+    } else {
+        Err(another(&walk, found))
     }
+}
+
+/// Whether the root has a child of one of these names.
+fn has_any(document: &[u8], names: &[&str]) -> Result<bool, Fault> {
+    let (mut walk, _) = Walk::open(document)?;
+    while let Some(name) = walk.child()? {
+        if names.contains(&name) {
+            return Ok(true);
+        }
+        walk.skip()?;
+    }
+    Ok(false)
 }
 
 /// What a document says that is not the one asked for.
@@ -121,7 +135,7 @@ pub fn list_buckets(document: &[u8]) -> Result<(Vec<Bucket>, Option<String>), Fa
     struct Buckets {
         bucket: Vec<Bucket>,
     }
-    let all: All = read(document, &["ListAllMyBucketsResult"])?;
+    let all: All = read(document, "ListAllMyBucketsResult", &["Buckets"])?;
     Ok((all.buckets.bucket, Some(all.continuation_token).filter(|token| !token.is_empty())))
 }
 
@@ -145,7 +159,7 @@ pub fn tags(document: &[u8]) -> Result<Vec<(String, String)>, Fault> {
         #[serde(default)]
         value: String,
     }
-    let tagging: Tagging = read(document, &["Tagging"])?;
+    let tagging: Tagging = read(document, "Tagging", &["TagSet"])?;
     Ok(tagging.tag_set.tag.into_iter().map(|tag| (tag.key, tag.value)).collect())
 }
 
@@ -159,7 +173,7 @@ pub fn location(document: &[u8]) -> Result<String, Fault> {
         #[serde(rename = "LocationConstraint", default)]
         within: String,
     }
-    let said: Location = read(document, &["LocationConstraint"])?;
+    let said: Location = read(document, "LocationConstraint", &["LocationConstraint"])?;
     Ok(match [said.region.trim_ascii(), said.within.trim_ascii()].concat().as_str() {
         "" | "US" => "us-east-1".into(),
         "EU" => "eu-west-1".into(),
@@ -175,7 +189,7 @@ pub fn initiated(document: &[u8]) -> Result<String, Fault> {
         upload_id: String,
     }
     const ROOT: &str = "InitiateMultipartUploadResult";
-    let said: Initiated = read(document, &[ROOT])?;
+    let said: Initiated = read(document, ROOT, &["UploadId"])?;
     Some(said.upload_id).filter(|id| !id.is_empty()).ok_or(Fault::Missing { element: "UploadId", within: ROOT })
 }
 
@@ -193,15 +207,15 @@ pub struct Made {
 /// Reads an answer to CompleteMultipartUpload. The version is in the header `x-amz-version-id`. An answer of 200
 /// may tell an error; and blanks may come before it, while the service is still at work.
 pub fn completed(document: &[u8]) -> Result<Made, Fault> {
-    made(document, &["CompleteMultipartUploadResult"])
+    made(document, "CompleteMultipartUploadResult")
 }
 
 /// Reads an answer to CopyObject or UploadPartCopy. An answer of 200 may tell an error.
 pub fn copied(document: &[u8]) -> Result<Made, Fault> {
-    made(document, &["CopyObjectResult", "CopyPartResult", "UploadPartCopyResult"])
+    made(document, "CopyObjectResult")
 }
 
-fn made(document: &[u8], roots: &[&'static str]) -> Result<Made, Fault> {
+fn made(document: &[u8], root: &'static str) -> Result<Made, Fault> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Said {
@@ -222,12 +236,12 @@ fn made(document: &[u8], roots: &[&'static str]) -> Result<Made, Fault> {
         #[serde(rename = "Error")]
         error: Option<ServiceError>,
     }
-    let said: Said = read(document, roots)?;
+    let said: Said = read(document, root, &["ETag", "Error"])?;
     if let Some(error) = said.error {
         return Err(Fault::Service(Box::new(error)));
     }
     if said.etag.is_empty() {
-        return Err(Fault::Missing { element: "ETag", within: roots[0] });
+        return Err(Fault::Missing { element: "ETag", within: root });
     }
     // In the order of the algorithms.
     let checksums = Algorithm::ALL.into_iter().zip([said.crc64nvme, said.crc32c, said.crc32, said.sha256, said.sha1]);
@@ -258,8 +272,7 @@ pub fn list_parts(document: &[u8]) -> Result<(Vec<Part>, Option<u32>), Fault> {
         part: Vec<Part>,
     }
     const ROOT: &str = "ListPartsResult";
-    // moto names it in the second way.
-    let page: Page = read(document, &[ROOT, "ListPartsResponse"])?;
+    let page: Page = read(document, ROOT, &["Part", "IsTruncated"])?;
     let bad = |element, text: &dyn ToString| Fault::Bad { element, text: shorten(&text.to_string(), 64).into() };
     if let Some(part) = page.part.iter().find(|part| !(1..=10_000).contains(&part.number)) {
         return Err(bad("PartNumber", &part.number));
@@ -303,7 +316,7 @@ pub fn deleted(document: &[u8]) -> Result<Vec<Refusal>, Fault> {
         #[serde(other)]
         Deleted,
     }
-    let all: All = read(document, &["DeleteResult"])?;
+    let all: All = read(document, "DeleteResult", &["Deleted"])?;
     let refused = |each| if let Each::Error(refusal) = each { Some(refusal) } else { None };
     Ok(all.each.into_iter().filter_map(refused).collect())
 }

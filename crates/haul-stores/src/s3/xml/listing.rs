@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::answer::another;
 use super::walk::Walk;
 use super::{Fault, shorten};
 use crate::http_client::time;
@@ -73,10 +74,16 @@ fn versions(document: &[u8], within: &'static str) -> Result<(Vec<Version>, Page
 }
 
 fn list(document: &[u8], root: &'static str, each: &mut dyn FnMut(Item)) -> Result<Page, Fault> {
-    let mut walk = Walk::into(document, root)?;
+    let (mut walk, found) = Walk::open(document)?;
+    // Services name it as they like: what is in it makes it a listing.
+    let mut is_listing = found == root;
+    if found == "Error" {
+        return Err(another(&walk, found));
+    }
     let mut keys = Keys::of(document);
     let mut page = Page::default();
     while let Some(name) = walk.child()? {
+        is_listing |= matches!(name, "IsTruncated" | "Contents" | "CommonPrefixes" | "Version" | "DeleteMarker" | "Upload");
         match name {
             "Contents" => object(&mut walk, &keys, "Contents", each)?,
             "Version" => object(&mut walk, &keys, "Version", each)?,
@@ -93,6 +100,9 @@ fn list(document: &[u8], root: &'static str, each: &mut dyn FnMut(Item)) -> Resu
             "EncodingType" => keys.said(&walk.text()?),
             _ => walk.skip()?,
         }
+    }
+    if !is_listing {
+        return Err(another(&walk, found));
     }
     keys.check()?;
     Ok(page)

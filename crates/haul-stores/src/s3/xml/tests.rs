@@ -215,6 +215,23 @@ fn the_small_answers_are_read() {
     assert_eq!(location(b"<LocationConstraint/>").unwrap(), "us-east-1");
 }
 
+/// `rclone serve s3`, moto and others name the roots of their answers otherwise.
+#[test]
+fn an_answer_is_known_by_what_is_in_it() {
+    for document in DOCUMENTS {
+        let root = document.rsplit_once("</").unwrap().1.trim_end().trim_end_matches('>');
+        let renamed = document.replace(&format!("<{root}"), "<Other").replace(&format!("</{root}>"), "</Other>");
+        for reader in READERS {
+            if reader(document.as_bytes()).is_ok() && root != "Error" {
+                assert_eq!(reader(renamed.as_bytes()), Ok(()), "{renamed}");
+                assert!(reader(b"<html><body>Hello</body></html>").is_err() && reader(b"<Other/>").is_err());
+            }
+        }
+    }
+    let begun = "<InitiateMultipartUpload xmlns=\"urn:s3\"><Bucket>b</Bucket><UploadId xmlns=\"\">7</UploadId></InitiateMultipartUpload>";
+    assert_eq!(initiated(begun.as_bytes()).unwrap(), "7");
+}
+
 #[test]
 fn an_error_is_read_with_all_that_it_says() {
     let e = error(ERROR.as_bytes()).unwrap();

@@ -7,7 +7,7 @@ use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{Fault, answer, shorten};
+use super::{Fault, shorten};
 
 /// Elements open at a time. The service's own documents have five.
 const DEEPEST: usize = 32;
@@ -29,12 +29,6 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Opens the document and steps into its root, which must have this name.
-    pub(super) fn into(document: &'a [u8], root: &str) -> Result<Self, Fault> {
-        let (walk, found) = Self::open(document)?;
-        if found == root { Ok(walk) } else { Err(answer::another(&walk, found)) }
-    }
-
     /// Opens the document and steps into its root, whatever its name.
     pub(super) fn open(document: &'a [u8]) -> Result<(Self, &'a str), Fault> {
         let document =
