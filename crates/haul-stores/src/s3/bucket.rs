@@ -178,6 +178,22 @@ impl Bucket {
         if delimiter {
             call = call.ask("delimiter", "/");
         }
+        self.send_page(call, token, after, most).map(|(body, _)| body)
+    }
+
+    /// The same without a delimiter, with the objects' metadata where the service lists them.
+    pub(super) fn flat_page(&self, prefix: &[u8], token: Option<&str>, after: &[u8], metadata: bool) -> Result<(Vec<u8>, Option<Time>)> {
+        let mut call = self.call("list", Method::GET, b"").ask("list-type", "2").ask("encoding-type", "url");
+        call = call.ask("prefix", String::from_utf8_lossy(prefix));
+        if metadata {
+            call = call.ask("metadata", "true");
+        }
+        self.send_page(call, token, after, 1000)
+    }
+
+    /// The page, and the service's time of the answer.
+    fn send_page(&self, mut call: Call<'_>, token: Option<&str>, after: &[u8], most: u32) -> Result<(Vec<u8>, Option<Time>)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if most < 1000 {
             call = call.ask("max-keys", most.to_string());
         }
@@ -187,7 +203,9 @@ impl Bucket {
         if !after.is_empty() {
             call = call.ask("start-after", text(after));
         }
-        self.client.send(&call, Body::None)?.whole("list")
+        let answer = self.client.send(&call, Body::None)?;
+        let now = date(&answer);
+        Ok((answer.whole("list")?, now))
     }
 
     /// Whether there is any key that begins so.

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::account::AccountOptions;
 use super::flags::Flags;
+use super::recent::Recent;
 use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
 use crate::http_client::{Environment, TlsFlags};
 use crate::provider::Access;
@@ -91,6 +92,7 @@ pub struct BucketHost {
     options: Options,
     trusts: bool,
     cache: Option<Arc<MetadataCache>>,
+    recent: Arc<Recent>,
 }
 
 impl BucketHost {
@@ -113,7 +115,7 @@ impl BucketHost {
         let cache = access.state_dir.as_ref().map(|state| Arc::new(MetadataCache::open(state, &client.endpoint_words(), &bucket)));
         let bucket = Bucket { client, name: bucket, options: Arc::new(options(&flags)?) };
         let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };
-        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache })
+        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default() })
     }
 
     /// The bucket that an address of this backend was reached as.
@@ -166,7 +168,7 @@ impl BucketHost {
     }
 
     fn objects(&self, path: &[u8], options: Options) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone())
+        Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone()).recent(self.recent.clone())
     }
 }
 
@@ -192,7 +194,10 @@ impl Host for BucketHost {
             return Ok(Some(Kind::Dir));
         }
         let named = |e: Error| e.at(&[self.bucket.address().as_bytes(), b"/", key].concat());
-        Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
+        let head = self.bucket.head(key).map_err(named)?;
+        let kind = head.as_ref().map(|_| Kind::File);
+        self.recent.keep(key, head);
+        Ok(kind)
     }
 
     /// The marker of a directory: an empty one is nothing without it.
@@ -211,7 +216,8 @@ impl Host for BucketHost {
             return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
         }
         let distrust = options.untrusted && !self.trusts;
-        let options = Options { server_times: options.role != Role::Destination, distrust, ..self.options };
+        let options =
+            Options { server_times: options.role != Role::Destination, distrust, browses: options.role == Role::Browse, ..self.options };
         Ok(Arc::new(self.objects(path, options)))
     }
 

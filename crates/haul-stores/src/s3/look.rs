@@ -30,10 +30,18 @@ impl Objects {
         if !beside && self.is_hidden(&key) {
             return self.look_dir(name);
         }
-        match self.bucket.head(&key)? {
+        let mut asked = false;
+        let head = self.recent.take(&key, || {
+            asked = true;
+            self.bucket.head(&key)
+        });
+        match head? {
             Some(head) => {
                 let entry = self.entry_of(name.clone(), &key, &head, want)?;
                 self.saw(&key, &head, entry.target.as_deref());
+                if self.options.browses && asked {
+                    self.recent.keep(&key, Some(head));
+                }
                 Ok(entry)
             }
             None => {
@@ -66,22 +74,29 @@ impl Objects {
         entry.mode = 0o755;
         match head {
             Some(head) => {
+                self.saw(&marker, &head, None);
                 head.attributes.apply(&mut entry);
                 entry.kind = Kind::Dir;
                 self.restrain(&mut entry);
             }
-            // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a
-            // directory before its marker.
-            None if !self.options.server_times && !marker.is_empty() => {
-                entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
-            }
-            None => {}
+            None => self.unmarked(&mut entry, marker.is_empty()),
         }
         if entry.xattrs.is_none() {
             entry.xattrs = Some(Box::default());
         }
         entry.have = entry.have.with(MetaMask::BASIC);
         Ok(entry)
+    }
+
+    /// A directory without a marker.
+    pub(super) fn unmarked(&self, entry: &mut Entry, whole_bucket: bool) {
+        // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a directory before
+        // its marker.
+        if !self.options.server_times && !whole_bucket {
+            entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
+        }
+        entry.xattrs = Some(Box::default());
+        entry.have = entry.have.with(MetaMask::BASIC);
     }
 
     /// The entry of an object: the attributes in its metadata, and the service's time where there is none.

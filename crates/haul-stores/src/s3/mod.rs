@@ -22,9 +22,11 @@ pub mod host;
 pub mod inventory;
 mod listing;
 mod look;
+mod pages;
 mod pause;
 mod provider;
 mod put_options;
+mod recent;
 pub mod sign;
 mod sink;
 mod small;
@@ -53,6 +55,7 @@ pub use flags::Flags;
 pub use host::BucketHost;
 pub use provider::{S3, S3Provider};
 pub use put_options::PutOptions;
+use recent::Recent;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
 pub const PART_LEAST: u64 = 5 << 20;
@@ -72,11 +75,13 @@ pub struct Options {
     /// Ignore metadata that could harm whoever creates files from objects: setuid and setgid bits, and extended attributes outside
     /// of `user.` and ACLs.
     pub distrust: bool,
+    /// A few names are looked at, once to see what they are and once to copy them.
+    pub browses: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, map_keys: false, distrust: false }
+        Options { look: true, server_times: true, map_keys: false, distrust: false, browses: false }
     }
 }
 
@@ -91,10 +96,13 @@ pub struct Objects {
     options: Options,
     cache: Option<Arc<MetadataCache>>,
     copy_sizes: CopySizes,
+    recent: Arc<Recent>,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
     /// Keys of objects that are skipped because there are objects below them: their names are those of directories.
     hidden: Mutex<HashSet<Vec<u8>>>,
+    /// What flat listings have read beyond the directory that was asked for.
+    pages: pages::Pages,
 }
 
 impl Objects {
@@ -117,8 +125,10 @@ impl Objects {
             options,
             cache: None,
             copy_sizes: CopySizes::default(),
+            recent: Arc::default(),
             held,
             hidden,
+            pages: pages::Pages::new(std::env::temp_dir()),
         }
     }
 
@@ -126,6 +136,12 @@ impl Objects {
     #[must_use]
     pub fn cached(self, cache: Option<Arc<MetadataCache>>) -> Self {
         Objects { cache, ..self }
+    }
+
+    /// The same for the object that was looked at while the places of the run were opened.
+    #[must_use]
+    fn recent(self, recent: Arc<Recent>) -> Self {
+        Objects { recent, ..self }
     }
 
     /// The same with other sizes for copies within the service.

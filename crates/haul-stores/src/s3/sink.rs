@@ -97,6 +97,7 @@ impl Drop for Reserved {
 
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
+    store.pages.touch(&key);
     // The size of a pipe is not known: each write is a part then.
     let known = !spec.entry.is_bare();
     let size = if known { spec.entry.size } else { u64::MAX };
@@ -126,6 +127,7 @@ pub(super) fn upload_of(token: &Token) -> Option<&str> {
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
+    store.pages.touch(&key);
     let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(token).ok_or_else(gone)?;
     let metadata = pairs(attributes::write(spec.entry, spec.keep, store.bucket.options.used()).of_its_kind("attach")?.headers);
     if store.bucket.options.fingerprint(&metadata) != fingerprint {

@@ -90,6 +90,7 @@ impl Objects {
 
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
+        self.pages.touch(&key);
         let written = attributes::write(entry, keep, self.bucket.options.used()).of_its_kind("write")?;
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, bytes, &metadata)?;

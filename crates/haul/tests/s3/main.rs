@@ -18,6 +18,7 @@ mod owners;
 mod pipes;
 mod put_options;
 mod refused;
+mod requests;
 mod sync;
 mod tree;
 mod trust;
