@@ -209,7 +209,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
     match step.act {
         Act::Enter { exists, attributes } => {
             let made_of_names = !cx.target().caps().dirs && !cx.target().caps().markers;
-            if made_of_names {
+            if made_of_names || !cx.marks(work.root, &entry) {
             } else if !cx.writes() && !exists {
                 cx.out.made_dir(&entry);
             } else if !cx.writes() && attributes {

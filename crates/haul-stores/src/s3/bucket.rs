@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_core::entry::Time;
+use haul_core::entry::{Entry, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use http::Method;
 use http::header::HeaderMap;
@@ -15,7 +15,7 @@ use super::checksum::{self, Algorithm, ObjectChecksums};
 use super::checksum_modes::ChecksumMode;
 use super::client::Client;
 use super::fault;
-use super::put_options::{CopyTemplate, Pair, PutOptions};
+use super::put_options::{CopyTemplate, KEPT, NEVER_COPIED, Pair, PutOptions};
 use super::xml;
 use crate::http_client::time;
 
@@ -93,6 +93,13 @@ impl Head {
         self.raw_metadata().filter(|(name, _)| !attributes::NAMES.contains(name))
     }
 
+    /// Headers that are the object's own, and its metadata that are not haul's, as far as they are text.
+    pub fn own_headers(&self) -> Vec<(String, String)> {
+        let own = KEPT.into_iter().chain(NEVER_COPIED).filter_map(|name| Some((name.to_string(), self.header(name)?.to_string())));
+        let text = |(name, value): (&str, &[u8])| Some((format!("x-amz-meta-{name}"), String::from_utf8(value.to_vec()).ok()?));
+        own.chain(self.foreign().filter_map(text)).collect()
+    }
+
     /// Those that are text.
     pub fn metadata(&self) -> Vec<Pair> {
         let text = |(name, value): (&str, &[u8])| Some((name.to_string().into(), std::str::from_utf8(value).ok()?.to_string()));
@@ -109,6 +116,14 @@ impl Bucket {
     pub fn address(&self) -> String {
         let profile = self.client.profile().map(|name| format!("{name}@")).unwrap_or_default();
         format!("s3://{profile}{}", self.name)
+    }
+
+    /// The same for a copy of an entry: with the headers of the object that it is from, but for those that were asked for.
+    pub(super) fn like(&self, entry: &Entry) -> Bucket {
+        match &entry.headers {
+            None => self.clone(),
+            Some(headers) => Bucket { options: Arc::new(self.options.like(headers)), ..self.clone() },
+        }
     }
 
     pub fn call<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {

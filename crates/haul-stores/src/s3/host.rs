@@ -61,6 +61,11 @@ fn options(flags: &Flags) -> Result<PutOptions> {
         metadata: flags.metadata.clone(),
         content_type: flags.content_type.clone(),
         cache_control: flags.cache_control.clone(),
+        content_encoding: flags.content_encoding.clone(),
+        content_disposition: flags.content_disposition.clone(),
+        content_language: flags.content_language.clone(),
+        expires: flags.expires_at.clone(),
+        redirect: None,
         tagging: flags.tagging.clone(),
         request_payer: flags.request_payer,
         version: flags.version_id.clone(),
@@ -114,7 +119,8 @@ impl BucketHost {
         }
         let cache = access.state_dir.as_ref().map(|state| Arc::new(MetadataCache::open(state, &client.endpoint_words(), &bucket)));
         let bucket = Bucket { client, name: bucket, options: Arc::new(options(&flags)?) };
-        let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };
+        let (look, map_keys, no_markers) = (!flags.server_times, flags.map_keys, flags.no_markers);
+        let options = Options { look, map_keys, no_markers, ..Options::default() };
         Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default() })
     }
 
@@ -202,6 +208,9 @@ impl Host for BucketHost {
 
     /// The marker of a directory: an empty one is nothing without it.
     fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
+        if self.options.no_markers {
+            return Ok(());
+        }
         let store = self.objects(path, Options { server_times: false, ..self.options });
         let name = Name::of(&haul_core::entry::Dir::root());
         let entry = Entry::bare(name.clone(), Kind::Dir);
@@ -216,8 +225,9 @@ impl Host for BucketHost {
             return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
         }
         let distrust = options.untrusted && !self.trusts;
-        let options =
-            Options { server_times: options.role != Role::Destination, distrust, browses: options.role == Role::Browse, ..self.options };
+        let no_markers = self.options.no_markers && options.role == Role::Destination;
+        let (server_times, browses) = (options.role != Role::Destination, options.role == Role::Browse);
+        let options = Options { server_times, distrust, browses, no_markers, ..self.options };
         Ok(Arc::new(self.objects(path, options)))
     }
 

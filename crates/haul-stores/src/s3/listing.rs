@@ -31,7 +31,8 @@ impl Objects {
         let wrong = |why| Error::new(ErrorKind::Other, "list").because(why);
         let after = if at == prefix { &b""[..] } else { at.strip_suffix(b"\0").unwrap_or(at) };
         // Who has records of the objects needs no more of them than a plain listing says.
-        let metadata = self.options.look && self.bucket.client.lists_metadata() && self.cache.as_ref().is_none_or(|cache| cache.is_empty());
+        let unknown = || *self.unknown.get_or_init(|| self.cache.as_ref().is_none_or(|cache| cache.is_empty()));
+        let metadata = self.options.look && self.bucket.client.lists_metadata() && unknown();
         let mut token = token.map(str::to_owned);
         let mut last = token.is_some().then(|| after.to_vec()).unwrap_or_default();
         loop {
@@ -153,6 +154,8 @@ impl Objects {
         let mut entries = VecDeque::new();
         for line in lines {
             let Found::Dir(key, marker) = line else { continue };
+            // One with content is a file of its own by its other name.
+            let marker = marker.filter(|marker| marker.size == 0 || !self.options.map_keys);
             let name = Name::new(dir, &self.leaf(&key[prefix.len()..key.len() - 1]));
             let mut entry = Entry::bare(name, Kind::Dir);
             entry.mode = 0o755;
@@ -164,6 +167,7 @@ impl Objects {
                     Some(Some(known)) if !known.xattrs => {
                         apply(known, &mut entry, false);
                         entry.kind = Kind::Dir;
+                        entry.version = marker.map_or(0, |marker| checksum::version(&marker.etag));
                         self.restrain(&mut entry);
                     }
                     Some(_) if !entry.name.leaf.is_empty() => unknown.push(entries.len()),

@@ -38,7 +38,7 @@ pub mod xml;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use haul_core::bundle::Bundle;
@@ -75,13 +75,15 @@ pub struct Options {
     /// Ignore metadata that could harm whoever creates files from objects: setuid and setgid bits, and extended attributes outside
     /// of `user.` and ACLs.
     pub distrust: bool,
+    /// Make no markers.
+    pub no_markers: bool,
     /// A few names are looked at, once to see what they are and once to copy them.
     pub browses: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, map_keys: false, distrust: false, browses: false }
+        Options { look: true, server_times: true, map_keys: false, distrust: false, no_markers: false, browses: false }
     }
 }
 
@@ -103,6 +105,8 @@ pub struct Objects {
     hidden: Mutex<HashSet<Vec<u8>>>,
     /// What flat listings have read beyond the directory that was asked for.
     pages: pages::Pages,
+    /// No run before this one knew any of the bucket's objects.
+    unknown: OnceLock<bool>,
 }
 
 impl Objects {
@@ -120,7 +124,7 @@ impl Objects {
         Objects {
             bucket,
             prefix,
-            caps: Caps { untrusted: options.distrust, ..caps() },
+            caps: Caps { untrusted: options.distrust, markers: !options.no_markers, ..caps() },
             place,
             options,
             cache: None,
@@ -129,6 +133,7 @@ impl Objects {
             held,
             hidden,
             pages: pages::Pages::new(std::env::temp_dir()),
+            unknown: OnceLock::new(),
         }
     }
 

@@ -28,6 +28,7 @@ struct Reading {
     /// The answer to the request of the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
     came_with_open: bool,
+    headers: Arc<entry::Headers>,
     verifier: Option<Arc<Mutex<Verifier>>>,
     checksums: ObjectChecksums,
     /// Size and time by the service.
@@ -63,6 +64,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         return Err(Error::new(ErrorKind::Changed, "open"));
     }
     let verifier = verifier_of(&store.bucket, &key, &head)?;
+    let headers = headers_of(&store.bucket, &key, &head, store.options.map_keys);
     Ok(Box::new(Reading {
         bucket: store.bucket.clone(),
         key,
@@ -72,9 +74,17 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         checksums: head.checksums,
         entry: found,
         came_with_open: first.is_some(),
+        headers,
         first: Mutex::new(first),
         verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
     }))
+}
+
+/// What a copy in another store is to have beside attributes.
+pub(super) fn headers_of(bucket: &Bucket, key: &[u8], head: &Head, between: bool) -> Arc<entry::Headers> {
+    // Who may not read tags copies without them.
+    let tags = if between && head.tags() > 0 { bucket.tags(key).ok() } else { None };
+    Arc::new(entry::Headers { headers: head.own_headers(), tags })
 }
 
 /// `None` where the object's metadata do not suffice to verify it.
@@ -211,6 +221,10 @@ impl Source for Reading {
             }
         }
         Ok(None)
+    }
+
+    fn headers(&self) -> Option<Arc<entry::Headers>> {
+        Some(self.headers.clone())
     }
 
     fn came_with_open(&self) -> bool {

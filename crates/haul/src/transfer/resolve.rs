@@ -94,7 +94,12 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         destination::below(b"", dir)?;
     }
-    let hosts = Hosts::for_data(connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
+    // Between buckets keys stay as they are, also those that can be no file names.
+    let mut connect = connect.clone();
+    if destination.scheme.keys && sources.iter().all(|source| source.scheme.keys) {
+        connect.change(|flags: &mut haul_stores::s3::Flags| flags.map_keys = true);
+    }
+    let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
     let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
     let asked = places::Asked {
         hosts: &hosts,

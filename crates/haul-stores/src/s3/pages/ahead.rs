@@ -53,7 +53,6 @@ struct State {
     /// Pages that had keys: there are never more ranges, so that a short listing is not searched for more.
     full: usize,
     stopped: bool,
-    failed: Option<haul_core::Error>,
 }
 
 /// A part of the prefix that one thread reads.
@@ -76,7 +75,7 @@ impl Pager<'_> {
                 let known = if self.reuse { self.pages.covering(&at) } else { None };
                 let page = match known {
                     Some(page) => page,
-                    None => match if granted.is_some() { self.waited(&state, &wake, &at)? } else { None } {
+                    None => match if granted.is_some() { self.waited(&state, &wake, &at) } else { None } {
                         Some(page) => page,
                         None => {
                             let page = Arc::new((self.fetch)(&at, token.as_deref())?);
@@ -124,22 +123,19 @@ impl Pager<'_> {
     }
 
     /// The page at a position that another thread reads; `None` if none does.
-    fn waited(&self, state: &Mutex<State>, wake: &Condvar, at: &[u8]) -> Result<Option<Arc<Page>>> {
+    fn waited(&self, state: &Mutex<State>, wake: &Condvar, at: &[u8]) -> Option<Arc<Page>> {
         let mut held = lock(state);
         held.wanted = at.to_vec();
         wake.notify_all();
         loop {
-            if let Some(e) = held.failed.take() {
-                return Err(e);
-            }
             let is_read = held.ranges.iter().any(|range| range.at[..] <= *at && *at < range.until[..]);
             if !is_read {
                 drop(held);
-                return Ok(self.pages.covering(at));
+                return self.pages.covering(at);
             }
             held = wake.wait_timeout(held, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
             if let Some(page) = self.pages.covering(at) {
-                return Ok(Some(page));
+                return Some(page);
             }
         }
     }
@@ -149,7 +145,7 @@ impl Pager<'_> {
         let mut own: Option<usize> = first.then_some(0);
         let mut held = lock(state);
         loop {
-            if held.stopped || held.failed.is_some() {
+            if held.stopped {
                 break;
             }
             let Some(i) = own else {
@@ -185,7 +181,12 @@ impl Pager<'_> {
                     held.full += usize::from(!page.objects.is_empty());
                     held.ranges[i].at = page.until.clone();
                 }
-                Err(e) => held.failed = Some(e),
+                // Some servers refuse some keys as a beginning. Whoever wants this range asks from the last key before it.
+                Err(_) => {
+                    held.ranges[i].at = held.ranges[i].until.clone();
+                    wake.notify_all();
+                    break;
+                }
             }
             wake.notify_all();
         }
@@ -249,7 +250,9 @@ fn halved(at: &[u8], until: &[u8]) -> Option<(Vec<u8>, f64)> {
         if digit < 1.0 {
             break;
         }
-        middle.push(CHARACTERS.start() + digit as u8 - 1);
+        // Names of `.` and `..` are refused by some servers.
+        let character = CHARACTERS.start() + digit as u8 - 1;
+        middle.push(if matches!(character, b'.' | b'/') { b'-' } else { character });
     }
     std::str::from_utf8(&middle).ok()?;
     let middle = super::behind(&middle);
