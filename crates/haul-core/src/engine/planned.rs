@@ -235,6 +235,9 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             plans.keep(cx, step.why, &entry);
             plans.next.effects.push(Effect::RemoveSource(entry));
         }
+        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.writes() && cx.target().refreshes() => {
+            plans.next.small.push(small(entry, Step { act: Act::SetMeta, why: Why::Same }));
+        }
         Act::Keep => {
             plans.next.done += 1;
             cx.out.left_behind(entry.kind);

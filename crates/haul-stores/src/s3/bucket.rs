@@ -276,6 +276,14 @@ impl Bucket {
         xml::tags(&answer).map(|tags| address::tagging(&tags)).map_err(|e| fault::document("copy", &self.name, e))
     }
 
+    /// Replaces the object's tags; with none of them it has none.
+    pub fn set_tags(&self, key: &[u8], tags: &[(String, String)]) -> Result<()> {
+        let body = xml::tagging(tags);
+        let call = self.call("set tags", Method::PUT, key).ask("tagging", "").with("content-type", "application/xml");
+        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
+        self.client.send(&call, Body::Bytes(body.as_bytes())).map(|_| ())
+    }
+
     /// Whether the bucket is there; `Denied` counts, as does a bucket in another region.
     pub fn exists(&self) -> Result<bool> {
         match self.client.send(&self.call("open", Method::HEAD, b""), Body::None) {

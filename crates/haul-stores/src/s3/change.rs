@@ -14,6 +14,18 @@ use super::upload::Expected;
 use super::{Objects, PARTS_MOST, attributes};
 use crate::http_client::parallel::in_parallel;
 
+/// Tags in the form of a header, in the order of their names.
+fn tags_of(text: &str) -> Vec<(String, String)> {
+    let plain = |text: &str| {
+        let spaced = text.replace('+', " ");
+        super::address::decode(&spaced).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or(spaced)
+    };
+    let pair = |tag: &str| tag.split_once('=').map_or_else(|| (plain(tag), String::new()), |(name, value)| (plain(name), plain(value)));
+    let mut tags: Vec<(String, String)> = text.split('&').filter(|tag| !tag.is_empty()).map(pair).collect();
+    tags.sort();
+    tags
+}
+
 /// How objects are copied by the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySizes {
@@ -112,6 +124,28 @@ impl Objects {
         }
         let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
         Ok(Landed { refused, ino: 0 })
+    }
+
+    /// What the options ask for, of an object whose content and attributes are right.
+    pub(super) fn set_wishes(&self, name: &Name) -> Result<bool> {
+        let key = self.key(name, "set options")?;
+        let absent = || Error::new(ErrorKind::NotFound, "set options").because("no such object");
+        let head = self.bucket.head(&key)?.ok_or_else(absent)?;
+        let options = &self.bucket.options;
+        let retagged = match &options.tagging {
+            None => false,
+            Some(wanted) => tags_of(wanted) != if head.tags() > 0 { tags_of(&self.bucket.tags(&key)?) } else { Vec::new() },
+        };
+        if options.differ(&head) {
+            self.pages.touch(&key);
+            self.copy_object((&self.bucket, &key), &key, &CopyTemplate { head: &head, attributes: None, same_bucket: true })?;
+            self.forget_key(&key);
+            return Ok(true);
+        }
+        if let Some(wanted) = options.tagging.as_deref().filter(|_| retagged) {
+            self.bucket.set_tags(&key, &tags_of(wanted))?;
+        }
+        Ok(retagged)
     }
 
     pub(super) fn copy_within(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {

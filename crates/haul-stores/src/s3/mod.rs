@@ -321,6 +321,14 @@ impl Store for Objects {
         specs.iter().map(|spec| self.change_attributes(spec).map_err(|e| e.on(spec.name))).collect()
     }
 
+    fn refreshes(&self) -> bool {
+        self.bucket.options.wishes()
+    }
+
+    fn refresh(&self, name: &Name) -> Result<bool> {
+        self.set_wishes(name).map_err(|e| e.on(name))
+    }
+
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
         entries.iter_mut().map(|entry| self.complete(entry, want)).collect()
     }

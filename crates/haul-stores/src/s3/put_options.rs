@@ -187,6 +187,32 @@ impl PutOptions {
         ]
     }
 
+    /// Whether anything is asked for that an object can be compared with.
+    pub fn wishes(&self) -> bool {
+        self.change_objects() || self.storage_class.is_some() || self.encryption.is_some() || self.tagging.is_some()
+    }
+
+    /// Whether an object lacks any of it, but for tags.
+    pub(super) fn differ(&self, head: &Head) -> bool {
+        let is = |name: &str, wanted: &Option<String>, usual: &str| {
+            wanted.as_ref().is_none_or(|wanted| head.header(name).unwrap_or(usual) == wanted)
+        };
+        let metadata = head.metadata();
+        let has = |(name, value): &(String, String)| metadata.iter().any(|(own, had)| own.eq_ignore_ascii_case(name) && had == value);
+        // A key is named in several ways, of which an answer has one.
+        let keyed = self.kms_key.as_ref().is_none_or(|key| {
+            head.header("x-amz-server-side-encryption-aws-kms-key-id")
+                .is_some_and(|own| own == key || own.rsplit('/').next() == key.rsplit('/').next())
+        });
+        let same = is("x-amz-storage-class", &self.storage_class, "STANDARD")
+            && is("x-amz-server-side-encryption", &self.encryption, "")
+            && keyed
+            && is("content-type", &self.content_type, "")
+            && self.plain_headers().into_iter().all(|(name, wanted)| is(name, wanted, ""))
+            && self.metadata.iter().all(has);
+        !same
+    }
+
     /// For requests that read, or that send parts.
     #[must_use]
     pub fn reading<'a>(&self, call: Call<'a>) -> Call<'a> {

@@ -104,6 +104,10 @@ impl Source for Reading {
         self.inner.show(at, bytes);
     }
 
+    fn headers(&self) -> Option<std::sync::Arc<haul_core::entry::Headers>> {
+        self.inner.headers()
+    }
+
     fn came_with_open(&self) -> bool {
         self.inner.came_with_open()
     }
