@@ -77,6 +77,9 @@ pub struct Flags {
     /// Map keys that are not valid file names (a//b, ../x, a beside a/b) to file names, and back
     #[arg(long)]
     pub map_keys: bool,
+    /// Take keys literally, without wildcards
+    #[arg(long)]
+    pub raw: bool,
     /// Create no objects that stand for directories (their attributes and empty directories are lost)
     #[arg(long)]
     pub no_markers: bool,

@@ -22,3 +22,4 @@ mod requests;
 mod sync;
 mod tree;
 mod trust;
+mod wildcards;
