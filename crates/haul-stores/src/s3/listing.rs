@@ -34,7 +34,7 @@ impl Objects {
         let unknown = || *self.unknown.get_or_init(|| self.cache.as_ref().is_none_or(|cache| cache.is_empty()));
         let metadata = self.options.look && self.bucket.client.lists_metadata() && unknown();
         let mut token = token.map(str::to_owned);
-        let mut last = token.is_some().then(|| after.to_vec()).unwrap_or_default();
+        let mut last = if token.is_some() { after.to_vec() } else { Vec::new() };
         loop {
             let begins = if token.is_some() { &b""[..] } else { after };
             let (body, now) = self.bucket.flat_page(prefix, token.as_deref(), begins, metadata)?;
@@ -131,7 +131,7 @@ impl Objects {
                     return Step::Stop;
                 }
             }
-            let within = !child.is_empty() && objects.first().is_some_and(|first| first.key.starts_with(&child) && first.key.len() > 0);
+            let within = !child.is_empty() && objects.first().is_some_and(|first| first.key.starts_with(&child));
             let whole = within && objects.last().is_some_and(|last| last.key.starts_with(&child));
             match () {
                 () if ended => Step::Stop,

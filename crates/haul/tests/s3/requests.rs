@@ -1,6 +1,6 @@
 //! How many requests a run sends: each costs a round trip, and money.
 
-use haul_test::objects::scripted::{Scripted, When};
+use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
 
 use crate::support::World;
 
@@ -46,5 +46,49 @@ fn an_unchanged_sync_of_many_directories_lists_pages_of_keys() {
         let (listings, heads, puts, others) = counted(&scripted);
         println!("{words}: {:?}", (listings, heads, puts, others));
         assert!(listings <= 8 && heads <= 4 && puts == 0 && others == 0, "{words}: {:?}", (listings, heads, puts, others));
+    }
+}
+
+/// A server of 12,000 keys: some in the directory itself, the rest in one below it. With `from_start` it does not know start-after.
+fn many(w: &mut World, from_start: bool) -> Scripted {
+    let keys: Vec<String> = (0..6000).map(|i| format!("in/k{i:05}")).chain((0..6000).map(|i| format!("in/sub/{i:05}"))).collect();
+    let server = Scripted::alone().expect("it listens");
+    let list = move |seen: &Seen, _: &[u8]| {
+        let asked = |name: &str| {
+            let value = seen.query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+            value.unwrap_or_default().replace("%2F", "/")
+        };
+        let (prefix, token, after) = (asked("prefix"), asked("continuation-token"), asked("start-after"));
+        let after = if token.is_empty() && !from_start { after } else { token };
+        let behind: Vec<&String> = keys.iter().filter(|key| key.starts_with(&prefix) && **key > after).take(1001).collect();
+        let line = |key: &&String| {
+            format!(
+                "<Contents><Key>{key}</Key><LastModified>2024-05-01T00:00:00.000Z</LastModified><ETag>\"t\"</ETag><Size>7</Size></Contents>"
+            )
+        };
+        let lines: String = behind.iter().take(1000).map(line).collect();
+        let more = match behind.get(1000) {
+            Some(_) => format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>", behind[999]),
+            None => "<IsTruncated>false</IsTruncated>".to_string(),
+        };
+        Answer::new(200, &format!("<ListBucketResult>{more}{lines}</ListBucketResult>")).with("Content-Type", "application/xml")
+    };
+    server.rule(When::method("GET").query("list-type=2"), .., Action::make(list));
+    server.rule(When::any(), .., Action::Answer(Answer::error(404, "NoSuchKey")));
+    server.set_round_trip(std::time::Duration::from_millis(10));
+    w.endpoint = server.endpoint(&w.real);
+    server
+}
+
+#[test]
+fn a_long_listing_is_read_in_ranges_side_by_side() {
+    for from_start in [false, true] {
+        let mut w = World::new();
+        let server = many(&mut w, from_start);
+        let ended = w.haul("sync -n --json --server-times @/in/ out").ends(0);
+        assert_eq!(ended.finished()["made"]["files"], 12_000, "{ended}");
+        let (listings, heads, ..) = counted(&server);
+        assert!(listings <= 60 && heads <= 4, "{from_start}: {listings} listings, {heads} looks");
+        assert!(from_start || server.most_at_once() > 2, "{} at once", server.most_at_once());
     }
 }

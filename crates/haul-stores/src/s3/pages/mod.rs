@@ -166,7 +166,7 @@ mod tests {
             size: u64::from(i),
             etag: format!("\"{i:032}\""),
             modified: haul_core::entry::Time { secs: 1_700_000_000, nanos: i },
-            details: (i % 2 == 0).then(|| vec![7; 30].into()),
+            details: i.is_multiple_of(2).then(|| vec![7; 30].into()),
         };
         let objects: Vec<Listed> = keys.map(listed).collect();
         let until = behind(&objects.last().expect("there are some").key);
