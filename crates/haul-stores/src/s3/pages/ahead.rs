@@ -59,6 +59,8 @@ struct State {
 struct Range {
     at: Vec<u8>,
     until: Vec<u8>,
+    /// A whole page of it was read since it was last divided, and there is more.
+    dense: bool,
 }
 
 impl Pager<'_> {
@@ -97,7 +99,7 @@ impl Pager<'_> {
                             if others.count() > 0 {
                                 let mut held = lock(&state);
                                 held.full = ALONE;
-                                held.ranges.push(Range { at: at.clone(), until: end.clone() });
+                                held.ranges.push(Range { at: at.clone(), until: end.clone(), dense: true });
                             }
                             for i in 0..others.count() {
                                 let (state, wake, retries) = (&state, &wake, retries.clone());
@@ -178,7 +180,9 @@ impl Pager<'_> {
                     self.pages.keep(&page);
                     held = lock(state);
                     held.read += 1;
-                    held.full += usize::from(!page.objects.is_empty());
+                    let within = !page.objects.is_empty() && page.until < held.ranges[i].until;
+                    held.full += usize::from(within);
+                    held.ranges[i].dense = within;
                     held.ranges[i].at = page.until.clone();
                 }
                 // Some servers refuse some keys as a beginning. Whoever wants this range asks from the last key before it.
@@ -214,13 +218,14 @@ impl State {
         if self.ranges.len() >= self.full {
             return None;
         }
-        let widest = self.ranges.iter().enumerate().filter(|(_, range)| range.at < range.until).filter_map(|(i, range)| {
+        let widest = self.ranges.iter().enumerate().filter(|(_, range)| range.dense && range.at < range.until).filter_map(|(i, range)| {
             let (middle, width) = halved(&range.at, &range.until)?;
             Some((width, i, middle))
         });
         let (_, i, middle) = widest.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let until = std::mem::replace(&mut self.ranges[i].until, middle.clone());
-        self.ranges.push(Range { at: middle, until });
+        self.ranges[i].dense = false;
+        self.ranges.push(Range { at: middle, until, dense: false });
         Some(self.ranges.len() - 1)
     }
 }
