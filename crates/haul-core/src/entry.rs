@@ -190,6 +190,17 @@ pub struct Entry {
     pub xattrs: Option<Box<Xattrs>>,
     /// The names of owner and group, where the place keeps them beside the numbers, or is to.
     pub owners: Option<Arc<OwnerNames>>,
+    /// What an object store keeps of a file beside attributes, as it was opened.
+    pub headers: Option<Arc<Headers>>,
+}
+
+/// Headers and tags of an object, for a copy of it in another object store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// By their names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// `a=b&c=d`, escaped as in a URL.
+    pub tags: Option<String>,
 }
 
 /// Names for `Entry::uid` and `Entry::gid`; empty if unknown, [`OwnerNames::NONE`] if the number is known to have no name.
@@ -230,6 +241,7 @@ impl Entry {
             target: None,
             xattrs: None,
             owners: None,
+            headers: None,
         }
     }
 
@@ -245,6 +257,12 @@ impl Entry {
 
     pub fn stamp(&self) -> Stamp {
         Stamp { size: self.size, mtime: self.mtime, version: self.version }
+    }
+
+    /// A directory that is only a part of keys: no attribute of its own, and no object that stands for it.
+    pub fn is_implied(&self) -> bool {
+        let own = MetaMask::MTIME.with(MetaMask::MODE).with(MetaMask::OWNER).with(MetaMask::GROUP);
+        self.kind == Kind::Dir && self.version == 0 && !self.have.any(own)
     }
 
     pub fn is_bare(&self) -> bool {

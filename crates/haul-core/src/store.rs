@@ -244,6 +244,17 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         specs.iter().map(|spec| Err(read_only("set attributes", spec.name))).collect()
     }
 
+    /// Whether `refresh` may find something to do: what the place was asked to give to files goes beyond attributes.
+    fn refreshes(&self) -> bool {
+        false
+    }
+
+    /// Gives a file that is as it should be otherwise what the options of the place ask for; whether it lacked any of it.
+    fn refresh(&self, name: &Name) -> Result<bool> {
+        let _ = name;
+        Ok(false)
+    }
+
     /// Reads extended attributes and ACLs into entries that lack them.
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
         let _ = want;

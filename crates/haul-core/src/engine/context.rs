@@ -135,6 +135,12 @@ impl Context {
         self.writes() && (self.target().caps().dirs || self.target().caps().markers)
     }
 
+    /// Whether a directory of this source gets something that carries its attributes: not one that is only a part of keys, where the
+    /// destination's are nothing else.
+    pub fn marks(&self, root: usize, entry: &Entry) -> bool {
+        self.target().caps().dirs || !(self.job.roots[root].store.caps().markers && entry.is_implied())
+    }
+
     /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here; a move trusts
     /// one system that holds both ends, but not what passed between two.
     pub fn copies(&self, work: &DirWork, size: u64) -> bool {

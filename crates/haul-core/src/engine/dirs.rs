@@ -44,7 +44,7 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
     let batch = batch.into_iter().map(|dir| remembered(cx, dir));
     let (wanted, there): (Vec<_>, Vec<_>) = batch.partition(|d: &PendingDir| d.make && cx.makes_dirs());
     // A marker is made with its attributes, when all that is in the directory has come.
-    let marked = |d: &PendingDir| d.make && cx.keeps_dirs();
+    let marked = |d: &PendingDir| d.make && cx.keeps_dirs() && cx.marks(d.parent.root, &d.entry);
     for new in there.iter().filter(|d| marked(d)) {
         cx.out.made_dir(&new.entry);
     }
@@ -108,7 +108,7 @@ fn remembered(cx: &Context, mut pending: PendingDir) -> PendingDir {
 /// Makes one directory at once, for a list of names that goes on below it. The caller closes its open item.
 pub fn enter_now(cx: &Context, pending: PendingDir) -> Result<Arc<DirWork>> {
     let dir = pending.dir();
-    let mut made = pending.make && !cx.makes_dirs() && cx.keeps_dirs();
+    let mut made = pending.make && !cx.makes_dirs() && cx.keeps_dirs() && cx.marks(pending.parent.root, &pending.entry);
     if pending.make && cx.makes_dirs() {
         pending.parent.touch();
         let mut calls = 0;
@@ -118,7 +118,7 @@ pub fn enter_now(cx: &Context, pending: PendingDir) -> Result<Arc<DirWork>> {
         });
         made = new.map_err(|e| e.on(&pending.entry.name))? || calls > 1;
     }
-    if made || (pending.make && !cx.writes()) {
+    if made || (pending.make && !cx.writes() && cx.marks(pending.parent.root, &pending.entry)) {
         cx.out.made_dir(&pending.entry);
     } else if pending.attributes && !pending.make && !cx.writes() {
         cx.out.set_meta(Why::Attributes, &pending.entry);
@@ -149,7 +149,7 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
         // What is put into a directory changes its time only where directories are things.
         let touched = work.touched.load(Ordering::Relaxed) && cx.makes_dirs();
         if touched || work.attributes || work.made {
-            if !cx.keeps_dirs() || backed_up {
+            if !cx.keeps_dirs() || backed_up || !cx.marks(work.root, entry) {
             } else if cx.post_pass.must_wait(entry) {
                 cx.post_pass.dir(&cx.out, work);
                 report_attributes(cx, work, entry);

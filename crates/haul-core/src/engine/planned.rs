@@ -209,7 +209,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
     match step.act {
         Act::Enter { exists, attributes } => {
             let made_of_names = !cx.target().caps().dirs && !cx.target().caps().markers;
-            if made_of_names {
+            if made_of_names || !cx.marks(work.root, &entry) {
             } else if !cx.writes() && !exists {
                 cx.out.made_dir(&entry);
             } else if !cx.writes() && attributes {
@@ -234,6 +234,9 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
         Act::Keep if removes_equal(cx, step) => {
             plans.keep(cx, step.why, &entry);
             plans.next.effects.push(Effect::RemoveSource(entry));
+        }
+        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.writes() && cx.target().refreshes() => {
+            plans.next.small.push(small(entry, Step { act: Act::SetMeta, why: Why::Same }));
         }
         Act::Keep => {
             plans.next.done += 1;

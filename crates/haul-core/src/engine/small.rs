@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::bundle::{Bundle, Item, Outcome, Spent};
 use crate::entry::{Kind, Name};
 use crate::error::{Error, ErrorKind, Remedy};
+use crate::event::Why;
 use crate::journal;
 use crate::plan::{Act, Step};
 use crate::report::Times;
@@ -301,7 +302,39 @@ fn done_node(cx: &Context, work: &DirWork, item: &Small, landed: Landed) {
     }
 }
 
+/// Files that are as they should be, but for what the options of the destination ask for.
+fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
+    let began = Instant::now();
+    load.entries = items.len() as u64;
+    for item in &items {
+        if cx.cancel.is_set() {
+            break;
+        }
+        match retry(|| cx.target().refresh(&cx.target_name(&item.entry.name))) {
+            Ok(true) => cx.out.set_meta(Why::Attributes, &item.entry),
+            Ok(false) => {
+                cx.out.tally.kept.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                cx.out.report().kept.add(item.entry.kind, 1);
+                cx.out.keep(Why::Same, &item.entry);
+            }
+            Err(e) => {
+                load.failed = true;
+                cx.out.fail(&e.on(&item.entry.name), item.entry.kind);
+            }
+        }
+    }
+    cx.out.report().times.metadata += began.elapsed();
+    cx.sched.items_done(work, items.len());
+}
+
 fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
+    let (fresh, items): (Vec<Small>, Vec<Small>) = items.into_iter().partition(|item| item.step.why == Why::Same);
+    if !fresh.is_empty() {
+        refresh(cx, work, fresh, load);
+    }
+    if items.is_empty() {
+        return;
+    }
     let began = Instant::now();
     load.entries = items.len() as u64;
     let names: Vec<Name> = items.iter().map(|item| cx.target_name(&item.entry.name)).collect();

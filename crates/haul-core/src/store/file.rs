@@ -93,6 +93,11 @@ pub trait Source: Send + Sync {
         Ok(vec![at])
     }
 
+    /// What an object store keeps of it beside attributes.
+    fn headers(&self) -> Option<std::sync::Arc<crate::entry::Headers>> {
+        None
+    }
+
     /// Extended attributes and ACLs of what is open.
     fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs> {
         let _ = want;

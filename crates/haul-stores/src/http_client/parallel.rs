@@ -11,10 +11,17 @@ const MOST: usize = 64;
 #[derive(Debug, Default)]
 pub struct Threads(AtomicUsize);
 
-struct Granted<'a>(usize, &'a Threads);
+/// Threads that may run until this is dropped.
+pub(crate) struct Granted<'a>(usize, &'a Threads);
+
+impl Granted<'_> {
+    pub(crate) fn count(&self) -> usize {
+        self.0
+    }
+}
 
 impl Threads {
-    fn grant(&self, wanted: usize) -> Granted<'_> {
+    pub(crate) fn grant(&self, wanted: usize) -> Granted<'_> {
         let mut granted = 0;
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| {
             granted = wanted.min(MOST.saturating_sub(running));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_core::entry::Time;
+use haul_core::entry::{Entry, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use http::Method;
 use http::header::HeaderMap;
@@ -15,7 +15,7 @@ use super::checksum::{self, Algorithm, ObjectChecksums};
 use super::checksum_modes::ChecksumMode;
 use super::client::Client;
 use super::fault;
-use super::put_options::{CopyTemplate, Pair, PutOptions};
+use super::put_options::{CopyTemplate, KEPT, NEVER_COPIED, Pair, PutOptions};
 use super::xml;
 use crate::http_client::time;
 
@@ -93,6 +93,13 @@ impl Head {
         self.raw_metadata().filter(|(name, _)| !attributes::NAMES.contains(name))
     }
 
+    /// Headers that are the object's own, and its metadata that are not haul's, as far as they are text.
+    pub fn own_headers(&self) -> Vec<(String, String)> {
+        let own = KEPT.into_iter().chain(NEVER_COPIED).filter_map(|name| Some((name.to_string(), self.header(name)?.to_string())));
+        let text = |(name, value): (&str, &[u8])| Some((format!("x-amz-meta-{name}"), String::from_utf8(value.to_vec()).ok()?));
+        own.chain(self.foreign().filter_map(text)).collect()
+    }
+
     /// Those that are text.
     pub fn metadata(&self) -> Vec<Pair> {
         let text = |(name, value): (&str, &[u8])| Some((name.to_string().into(), std::str::from_utf8(value).ok()?.to_string()));
@@ -109,6 +116,14 @@ impl Bucket {
     pub fn address(&self) -> String {
         let profile = self.client.profile().map(|name| format!("{name}@")).unwrap_or_default();
         format!("s3://{profile}{}", self.name)
+    }
+
+    /// The same for a copy of an entry: with the headers of the object that it is from, but for those that were asked for.
+    pub(super) fn like(&self, entry: &Entry) -> Bucket {
+        match &entry.headers {
+            None => self.clone(),
+            Some(headers) => Bucket { options: Arc::new(self.options.like(headers)), ..self.clone() },
+        }
     }
 
     pub fn call<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
@@ -179,6 +194,22 @@ impl Bucket {
         if delimiter {
             call = call.ask("delimiter", "/");
         }
+        self.send_page(call, token, after, most).map(|(body, _)| body)
+    }
+
+    /// The same without a delimiter, with the objects' metadata where the service lists them.
+    pub(super) fn flat_page(&self, prefix: &[u8], token: Option<&str>, after: &[u8], metadata: bool) -> Result<(Vec<u8>, Option<Time>)> {
+        let mut call = self.call("list", Method::GET, b"").ask("list-type", "2").ask("encoding-type", "url");
+        call = call.ask("prefix", String::from_utf8_lossy(prefix));
+        if metadata {
+            call = call.ask("metadata", "true");
+        }
+        self.send_page(call, token, after, 1000)
+    }
+
+    /// The page, and the service's time of the answer.
+    fn send_page(&self, mut call: Call<'_>, token: Option<&str>, after: &[u8], most: u32) -> Result<(Vec<u8>, Option<Time>)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if most < 1000 {
             call = call.ask("max-keys", most.to_string());
         }
@@ -188,7 +219,9 @@ impl Bucket {
         if !after.is_empty() {
             call = call.ask("start-after", text(after));
         }
-        self.client.send(&call, Body::None)?.whole("list")
+        let answer = self.client.send(&call, Body::None)?;
+        let now = date(&answer);
+        Ok((answer.whole("list")?, now))
     }
 
     /// Whether there is any key that begins so.
@@ -242,6 +275,14 @@ impl Bucket {
     pub fn tags(&self, key: &[u8]) -> Result<String> {
         let answer = self.client.send(&self.call("copy", Method::GET, key).ask("tagging", ""), Body::None)?.whole("copy")?;
         xml::tags(&answer).map(|tags| address::tagging(&tags)).map_err(|e| fault::document("copy", &self.name, e))
+    }
+
+    /// Replaces the object's tags; with none of them it has none.
+    pub fn set_tags(&self, key: &[u8], tags: &[(String, String)]) -> Result<()> {
+        let body = xml::tagging(tags);
+        let call = self.call("set tags", Method::PUT, key).ask("tagging", "").with("content-type", "application/xml");
+        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
+        self.client.send(&call, Body::Bytes(body.as_bytes())).map(|_| ())
     }
 
     /// Whether the bucket is there; `Denied` counts, as does a bucket in another region.

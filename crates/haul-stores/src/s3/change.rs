@@ -14,6 +14,18 @@ use super::upload::Expected;
 use super::{Objects, PARTS_MOST, attributes};
 use crate::http_client::parallel::in_parallel;
 
+/// Tags in the form of a header, in the order of their names.
+fn tags_of(text: &str) -> Vec<(String, String)> {
+    let plain = |text: &str| {
+        let spaced = text.replace('+', " ");
+        super::address::decode(&spaced).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or(spaced)
+    };
+    let pair = |tag: &str| tag.split_once('=').map_or_else(|| (plain(tag), String::new()), |(name, value)| (plain(name), plain(value)));
+    let mut tags: Vec<(String, String)> = text.split('&').filter(|tag| !tag.is_empty()).map(pair).collect();
+    tags.sort();
+    tags
+}
+
 /// How objects are copied by the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySizes {
@@ -41,6 +53,7 @@ impl Objects {
             return Err(Error::new(ErrorKind::Usage, "make node").because("the symlink has no target"));
         }
         let key = self.key(name, "make node")?;
+        self.pages.touch(&key);
         let written = attributes::write(entry, keep, self.bucket.options.used()).of_its_kind("make node")?;
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, target, &metadata)?;
@@ -55,6 +68,7 @@ impl Objects {
             if marker.is_empty() {
                 return Ok(Landed::default());
             }
+            self.pages.touch(&marker);
             let written = attributes::write(spec.entry, spec.keep, self.bucket.options.used());
             let metadata = match self.head(&marker)? {
                 // By the name of a file it is one of the sources.
@@ -70,10 +84,12 @@ impl Objects {
                 }
                 None => pairs(written.headers),
             };
-            self.bucket.put(&marker, b"", &metadata)?;
+            let put = self.bucket.put(&marker, b"", &metadata)?;
+            self.wrote(&marker, 0, &put, &metadata, None);
             return Ok(Landed { refused: written.refused, ino: 0 });
         }
         let key = self.key(spec.name, "set attributes")?;
+        self.pages.touch(&key);
         let absent = || Error::new(ErrorKind::NotFound, "set attributes").because("no such object");
         let head = self.bucket.head(&key)?.ok_or_else(absent)?;
         // Attributes that are not to be set stay as they are.
@@ -110,6 +126,28 @@ impl Objects {
         Ok(Landed { refused, ino: 0 })
     }
 
+    /// What the options ask for, of an object whose content and attributes are right.
+    pub(super) fn set_wishes(&self, name: &Name) -> Result<bool> {
+        let key = self.key(name, "set options")?;
+        let absent = || Error::new(ErrorKind::NotFound, "set options").because("no such object");
+        let head = self.bucket.head(&key)?.ok_or_else(absent)?;
+        let options = &self.bucket.options;
+        let retagged = match &options.tagging {
+            None => false,
+            Some(wanted) => tags_of(wanted) != if head.tags() > 0 { tags_of(&self.bucket.tags(&key)?) } else { Vec::new() },
+        };
+        if options.differ(&head) {
+            self.pages.touch(&key);
+            self.copy_object((&self.bucket, &key), &key, &CopyTemplate { head: &head, attributes: None, same_bucket: true })?;
+            self.forget_key(&key);
+            return Ok(true);
+        }
+        if let Some(wanted) = options.tagging.as_deref().filter(|_| retagged) {
+            self.bucket.set_tags(&key, &tags_of(wanted))?;
+        }
+        Ok(retagged)
+    }
+
     pub(super) fn copy_within(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
         if from.scheme != self.place.scheme || from.endpoint != self.place.endpoint {
             return Ok(None);
@@ -118,6 +156,7 @@ impl Objects {
         source.extend_from_slice(&self.dir_key(&entry.name.dir)[self.prefix.len()..]);
         source.extend_from_slice(&self.part(&entry.name.leaf));
         let key = self.key(to, "copy")?;
+        self.pages.touch(&key);
         let place = Bucket { name: from.volume.clone(), ..self.bucket.clone() };
         let absent = || Error::new(ErrorKind::NotFound, "copy").because("no such object");
         let head = place.head(&source)?.ok_or_else(absent)?;
@@ -174,6 +213,7 @@ impl Objects {
         if old == new {
             return Ok(());
         }
+        [&old, &new].into_iter().for_each(|key| self.pages.touch(key));
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
@@ -200,7 +240,10 @@ impl Objects {
         let keys: Vec<Result<Vec<u8>>> = in_parallel(&self.bucket.client.threads, entries, AT_ONCE, key);
         let good = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty());
         let good: Vec<(Vec<u8>, String)> = good.map(|key| (key.clone(), String::new())).collect();
-        good.iter().for_each(|(key, _)| self.forget_key(key));
+        for (key, _) in &good {
+            self.forget_key(key);
+            self.pages.touch(key);
+        }
         let failed = self.bucket.remove_keys(&good).into_iter().map(|(key, _, e)| (key, e));
         let mut failed: std::collections::HashMap<Vec<u8>, Error> = failed.collect();
         let outcome = |(key, entry): (Result<Vec<u8>>, &Entry)| match key {

@@ -59,6 +59,10 @@ pub struct Client {
     pub(super) threads: Threads,
     /// The endpoint has answered once.
     answered: AtomicBool,
+    /// The server is MinIO, by its own word: its listings have metadata where they are asked for.
+    minio: AtomicBool,
+    /// A listing that was to begin behind a key did not.
+    pub(super) from_start: AtomicBool,
     /// The service has said once that a credential is over, and no other was to be had.
     expiry_reported: AtomicBool,
     doubted: Mutex<Option<Doubted>>,
@@ -122,6 +126,8 @@ impl Client {
             removed_at_once: AtomicUsize::new(usize::MAX),
             threads: Threads::default(),
             answered: AtomicBool::new(false),
+            minio: AtomicBool::new(false),
+            from_start: AtomicBool::new(false),
             expiry_reported: AtomicBool::new(false),
             doubted: Mutex::default(),
         })
@@ -144,6 +150,11 @@ impl Client {
             true => self.endpoint.to_string().split_once("://").map(|(_, rest)| rest.to_string()).unwrap_or_default(),
             false => "amazonaws.com".to_string(),
         }
+    }
+
+    /// Whether listings have metadata where they are asked for.
+    pub(super) fn lists_metadata(&self) -> bool {
+        self.minio.load(Ordering::Relaxed)
     }
 
     /// Whether the endpoint is Amazon's, one for each region, because nobody named another.
@@ -381,6 +392,9 @@ impl Client {
         self.answered.store(true, Ordering::Relaxed);
         let answer = Answer { status: parts.status, headers: parts.headers, body, tries: 1 };
         if answer.status.is_success() {
+            if answer.header("server") == Some("MinIO") {
+                self.minio.store(true, Ordering::Relaxed);
+            }
             return Ok(answer);
         }
         let date = answer.header("date").and_then(time::http);

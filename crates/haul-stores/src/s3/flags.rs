@@ -56,6 +56,18 @@ pub struct Flags {
     /// Set the Cache-Control of objects
     #[arg(long, value_name = "TEXT", value_parser = header_text)]
     pub cache_control: Option<String>,
+    /// Set the Content-Encoding of objects
+    #[arg(long, value_name = "TEXT", value_parser = header_text)]
+    pub content_encoding: Option<String>,
+    /// Set the Content-Disposition of objects
+    #[arg(long, value_name = "TEXT", value_parser = header_text)]
+    pub content_disposition: Option<String>,
+    /// Set the Content-Language of objects
+    #[arg(long, value_name = "TEXT", value_parser = header_text)]
+    pub content_language: Option<String>,
+    /// Set the Expires header of objects (Tue, 01 Jan 2030 00:00:00 GMT)
+    #[arg(long, value_name = "DATE", value_parser = header_text)]
+    pub expires_at: Option<String>,
     /// Set the tags of objects
     #[arg(long, value_name = "K=V&K=V", value_parser = header_text)]
     pub tagging: Option<String>,
@@ -65,6 +77,12 @@ pub struct Flags {
     /// Map keys that are not valid file names (a//b, ../x, a beside a/b) to file names, and back
     #[arg(long)]
     pub map_keys: bool,
+    /// Take keys literally, without wildcards
+    #[arg(long)]
+    pub raw: bool,
+    /// Create no objects that stand for directories (their attributes and empty directories are lost)
+    #[arg(long)]
+    pub no_markers: bool,
     /// Do not compare content with ETags that look like MD5 (for services whose ETags are not)
     #[arg(long)]
     pub no_check_etag: bool,

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::account::AccountOptions;
 use super::flags::Flags;
+use super::recent::Recent;
 use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
 use crate::http_client::{Environment, TlsFlags};
 use crate::provider::Access;
@@ -60,6 +61,11 @@ fn options(flags: &Flags) -> Result<PutOptions> {
         metadata: flags.metadata.clone(),
         content_type: flags.content_type.clone(),
         cache_control: flags.cache_control.clone(),
+        content_encoding: flags.content_encoding.clone(),
+        content_disposition: flags.content_disposition.clone(),
+        content_language: flags.content_language.clone(),
+        expires: flags.expires_at.clone(),
+        redirect: None,
         tagging: flags.tagging.clone(),
         request_payer: flags.request_payer,
         version: flags.version_id.clone(),
@@ -91,6 +97,7 @@ pub struct BucketHost {
     options: Options,
     trusts: bool,
     cache: Option<Arc<MetadataCache>>,
+    recent: Arc<Recent>,
 }
 
 impl BucketHost {
@@ -112,8 +119,9 @@ impl BucketHost {
         }
         let cache = access.state_dir.as_ref().map(|state| Arc::new(MetadataCache::open(state, &client.endpoint_words(), &bucket)));
         let bucket = Bucket { client, name: bucket, options: Arc::new(options(&flags)?) };
-        let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };
-        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache })
+        let (look, map_keys, no_markers) = (!flags.server_times, flags.map_keys, flags.no_markers);
+        let options = Options { look, map_keys, no_markers, ..Options::default() };
+        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default() })
     }
 
     /// The bucket that an address of this backend was reached as.
@@ -166,7 +174,7 @@ impl BucketHost {
     }
 
     fn objects(&self, path: &[u8], options: Options) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone())
+        Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone()).recent(self.recent.clone())
     }
 }
 
@@ -192,11 +200,17 @@ impl Host for BucketHost {
             return Ok(Some(Kind::Dir));
         }
         let named = |e: Error| e.at(&[self.bucket.address().as_bytes(), b"/", key].concat());
-        Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
+        let head = self.bucket.head(key).map_err(named)?;
+        let kind = head.as_ref().map(|_| Kind::File);
+        self.recent.keep(key, head);
+        Ok(kind)
     }
 
     /// The marker of a directory: an empty one is nothing without it.
     fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
+        if self.options.no_markers {
+            return Ok(());
+        }
         let store = self.objects(path, Options { server_times: false, blind: true, ..self.options });
         let name = Name::of(&haul_core::entry::Dir::root());
         let entry = Entry::bare(name.clone(), Kind::Dir);
@@ -213,12 +227,10 @@ impl Host for BucketHost {
             return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
         }
         let distrust = options.untrusted && !self.trusts;
-        let options = Options {
-            server_times: options.role != Role::Destination,
-            distrust,
-            blind: options.blind && options.role == Role::Destination,
-            ..self.options
-        };
+        let no_markers = self.options.no_markers && options.role == Role::Destination;
+        let blind = options.blind && options.role == Role::Destination;
+        let (server_times, browses) = (options.role != Role::Destination, options.role == Role::Browse);
+        let options = Options { server_times, distrust, blind, browses, no_markers, ..self.options };
         Ok(Arc::new(self.objects(path, options)))
     }
 

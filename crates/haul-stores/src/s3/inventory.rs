@@ -11,6 +11,7 @@ use haul_core::store::Flow;
 use http::Method;
 
 use super::account::DEFAULT_REGION;
+use super::attributes::FileAttributes;
 use super::call::{Body, Call};
 use super::checksum::Algorithm;
 use super::client::Client;
@@ -36,6 +37,8 @@ pub struct Object {
     pub modified: Option<Time>,
     /// `STANDARD`, `GLACIER`...; empty if it is not said.
     pub class: Cow<'static, str>,
+    /// What the metadata say, where the listing has them.
+    pub metadata: Option<Box<FileAttributes>>,
 }
 
 /// What a listing by the delimiter yields.
@@ -47,6 +50,13 @@ pub enum Line {
 }
 
 impl Line {
+    pub fn object(self) -> Option<Object> {
+        match self {
+            Line::Object(object) => Some(object),
+            Line::Prefix(_) => None,
+        }
+    }
+
     pub fn key(&self) -> &[u8] {
         match self {
             Line::Object(object) => &object.key,
@@ -166,7 +176,7 @@ impl Bucket {
         }))
     }
 
-    fn read_lines(&self, body: &[u8]) -> Result<(Vec<Line>, xml::Page)> {
+    pub(super) fn read_lines(&self, body: &[u8]) -> Result<(Vec<Line>, xml::Page)> {
         let (mut lines, page) = xml::list_objects(body).map_err(|e| fault::document("list", &self.name, e))?;
         // Objects and prefixes come in two lists, each in order.
         lines.sort_by(|a, b| a.key().cmp(b.key()));

@@ -1,117 +1,237 @@
-//! Listings below a prefix: pages of keys, the next one requested while one is processed.
+//! Listings of directories, made of pages of all keys below them.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
 
 use super::Objects;
 use super::address;
-use super::cache::{Cursor, Known};
+use super::cache::{self, Cursor, Known};
 use super::checksum;
 use super::inventory::{Line, Object};
 use super::look::whole_seconds;
+use super::pages::{Listed, Page, Pager, Step, after_all, behind};
 use crate::http_client::parallel::in_parallel;
 
 /// Skipped objects that are remembered. Beyond that, an object hides its directory.
 const HIDDEN_MOST: usize = 4096;
+/// Keys of one directory in a row after which the rest of it is passed over: a page, or nearly.
+const PAGE: usize = 900;
+
+/// The greatest character: behind a directory's slash it is behind all that is in it.
+const LAST: &str = "\u{10ffff}";
 
 impl Objects {
-    /// Every page, in order.
-    fn pages(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
-        let (mut last, mut wrong) = (Vec::new(), None);
-        self.bucket.unchecked_lines(prefix, delimiter, &mut |lines| {
-            if lines.iter().any(|line| !line.key().starts_with(prefix) || line.key().is_empty()) {
-                wrong = Some("the service lists keys outside of the prefix");
-            } else if lines.first().is_some_and(|first| first.key() <= &last[..] && !last.is_empty()) {
+    /// The page of keys below `prefix` that begins at a position.
+    fn fetch(&self, prefix: &[u8], at: &[u8], token: Option<&str>) -> Result<Page> {
+        let wrong = |why| Error::new(ErrorKind::Other, "list").because(why);
+        let after = if at == prefix { &b""[..] } else { at.strip_suffix(b"\0").unwrap_or(at) };
+        // Who has records of the objects needs no more of them than a plain listing says.
+        let unknown = || *self.unknown.get_or_init(|| self.cache.as_ref().is_none_or(|cache| cache.is_empty()));
+        let metadata = self.options.look && self.bucket.client.lists_metadata() && unknown();
+        let mut token = token.map(str::to_owned);
+        let mut last = if token.is_some() { after.to_vec() } else { Vec::new() };
+        loop {
+            let begins = if token.is_some() { &b""[..] } else { after };
+            let (body, now) = self.bucket.flat_page(prefix, token.as_deref(), begins, metadata)?;
+            let (lines, page) = self.bucket.read_lines(&body)?;
+            let objects: Vec<Object> = lines.into_iter().filter_map(Line::object).collect();
+            if objects.iter().any(|object| !object.key.starts_with(prefix) || object.key.is_empty()) {
+                return Err(wrong("the service lists keys outside of the prefix"));
+            }
+            if objects.first().is_some_and(|first| first.key <= last && !last.is_empty()) {
                 // A listing that goes round would never end.
-                wrong = Some("the service lists keys out of order");
+                return Err(wrong("the service lists keys out of order"));
             }
-            if wrong.is_some() {
-                return Flow::Stop;
+            if page.truncated && page.token.is_none() {
+                return Err(wrong("the listing is truncated and has no continuation token"));
             }
-            if let Some(line) = lines.last() {
-                last = line.key().to_vec();
+            let next = page.token.filter(|_| page.truncated);
+            if next.is_some() && next == token {
+                return Err(wrong("the listing repeats its continuation token"));
             }
-            each(lines)
-        })?;
-        wrong.map_or(Ok(()), |why| Err(Error::new(ErrorKind::Other, "list").because(why)))
+            let (first, end) = (objects.first().map(|first| first.key.clone()), objects.last().map(|last| behind(&last.key)));
+            if first.is_some_and(|first| &first[..] < at) {
+                self.bucket.client.from_start.store(true, Ordering::Relaxed);
+            }
+            let is_before = end.as_ref().is_none_or(|end| &end[..] <= at);
+            if let Some(next) = next.as_ref().filter(|_| is_before) {
+                // It began at the start, or had nothing but prefixes: what is asked for comes later.
+                last = end.map_or(last, |mut end| {
+                    end.pop();
+                    end
+                });
+                token = Some(next.clone());
+                continue;
+            }
+            let until = end.filter(|_| next.is_some()).unwrap_or_else(|| after_all(prefix));
+            let objects =
+                objects.into_iter().filter(|object| &object.key[..] >= at).map(|object| self.listed_object(object, now)).collect();
+            return Ok(Page { start: at.to_vec(), until, objects, token: next });
+        }
+    }
+
+    fn listed_object(&self, object: Object, now: Option<Time>) -> Listed {
+        let Object { key, size, etag, modified, metadata, .. } = object;
+        let modified = modified.unwrap_or_default();
+        let details = metadata.and_then(|metadata| cache::details(size, modified, &metadata));
+        if let (Some(cache), Some(details)) = (&self.cache, &details)
+            && now.is_some_and(|now| cache::is_settled(now, modified))
+        {
+            cache.listed(&key, &etag, details);
+        }
+        Listed { key, size, etag, modified, details }
     }
 
     pub(super) fn list_below(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let prefix = self.dir_key(dir);
-        let mut held = Held { stack: Vec::new() };
         let mut cursor = self.cache.as_ref().map(|cache| cache.cursor());
-        // Markers of this page's directories, in their order.
-        let markers: RefCell<VecDeque<Result<Entry>>> = RefCell::default();
-        let mut give = |line: Line, clash: bool| -> Flow {
-            let leaf = &line.key()[prefix.len()..];
-            let beside = |part: &[u8]| address::name_beside(part).filter(|_| self.options.map_keys);
-            match line {
-                Line::Prefix(_) if leaf == b"/" && dir.is_root() && !self.options.map_keys => {
-                    let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
-                    each(Err(e.because("keys that begin with a slash are left out")))
-                }
-                Line::Prefix(_) => {
-                    let name = Name::new(dir, &self.leaf(&leaf[..leaf.len() - 1]));
-                    let looked = markers.borrow_mut().pop_front();
-                    each(Ok(looked.and_then(Result::ok).unwrap_or_else(|| {
-                        let mut entry = Entry::bare(name, Kind::Dir);
-                        entry.mode = 0o755;
-                        entry.have = if self.options.look { MetaMask::NONE } else { MetaMask::BASIC };
-                        entry
-                    })))
-                }
-                // The directory's own marker.
-                Line::Object(ref found) if leaf.is_empty() => match found.size {
-                    0 => Flow::Go,
-                    size => match beside(b"") {
-                        Some(name) => each(Ok(self.listed(Name::new(dir, &name), found, cursor.as_mut()))),
-                        None => each(Err(with_content(&Name::of(dir), size))),
-                    },
-                },
-                Line::Object(ref found) if clash => {
-                    self.hide(&found.key);
-                    if let Some(name) = beside(leaf) {
-                        return each(Ok(self.listed(Name::new(dir, &name), found, cursor.as_mut())));
-                    }
-                    let name = Name::new(dir, leaf);
-                    let e = Error::new(ErrorKind::BadName, "list")
-                        .on(&name)
-                        .because("there is both an object with this key and objects below it");
-                    each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
-                }
-                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, &self.leaf(leaf)), found, cursor.as_mut()))),
-            }
-        };
+        let mut held = Held { stack: Vec::new() };
         let mut stopped = false;
-        let paged = self.pages(&prefix, true, &mut |lines| {
-            if self.options.look {
-                let below = |line: &Line| match line {
-                    Line::Prefix(key) => {
-                        Some(Name::new(dir, &self.leaf(&key[prefix.len()..key.len() - 1]))).filter(|name| !name.leaf.is_empty())
+        let mut child: Vec<u8> = Vec::new();
+        let anywhere = || !self.bucket.client.from_start.load(Ordering::Relaxed);
+        let fetch = |at: &[u8], token: Option<&str>| self.fetch(&prefix, at, token);
+        let reuse = !self.pages.is_touched(&prefix);
+        let pager = Pager { pages: &self.pages, threads: &self.bucket.client.threads, anywhere: &anywhere, fetch: &fetch, reuse };
+        let paged = pager.each(&prefix, &mut |page, at| {
+            let objects = &page.objects[page.at(at)..];
+            // Of each directory only its first key is looked at: that of its marker, if it has one.
+            let mut lines: Vec<Found<'_>> = Vec::new();
+            let (mut i, mut ended) = (0, false);
+            while let Some(object) = objects.get(i) {
+                if !object.key.starts_with(&prefix) {
+                    ended = true;
+                    break;
+                }
+                let rest = &object.key[prefix.len()..];
+                match rest.iter().position(|byte| *byte == b'/') {
+                    None => {
+                        lines.push(Found::Object(object));
+                        i += 1;
                     }
-                    Line::Object(_) => None,
-                };
-                let dirs: Vec<Name> = lines.iter().filter_map(below).collect();
-                markers.borrow_mut().extend(in_parallel(&self.bucket.client.threads, &dirs, AT_ONCE, |name| self.look_dir(name)));
-            }
-            for line in lines {
-                if held.push(line, &mut give) == Flow::Stop {
-                    stopped = true;
-                    return Flow::Stop;
+                    Some(slash) => {
+                        let own = &object.key[..prefix.len() + slash + 1];
+                        if own != child {
+                            child = own.to_vec();
+                            lines.push(Found::Dir(child.clone(), (object.key == child).then_some(object)));
+                        }
+                        i += objects[i..].partition_point(|object| object.key.starts_with(&child));
+                    }
                 }
             }
-            Flow::Go
+            let mut looked = self.dirs(dir, &prefix, &lines, cursor.as_mut());
+            let mut give = |line: &Found<'_>, clash: bool| self.give(dir, &prefix, line, clash, &mut looked, cursor.as_mut(), each);
+            for line in lines {
+                if held.push(line.kept(), &mut give) == Flow::Stop {
+                    stopped = true;
+                    return Step::Stop;
+                }
+            }
+            let within = !child.is_empty() && objects.first().is_some_and(|first| first.key.starts_with(&child));
+            let whole = within && objects.last().is_some_and(|last| last.key.starts_with(&child));
+            match () {
+                () if ended => Step::Stop,
+                // A large directory is read when it is listed itself.
+                () if whole && objects.len() >= PAGE && anywhere() => Step::Skip([&child[..], LAST.as_bytes(), b"\0"].concat()),
+                () => Step::Next,
+            }
         });
         paged.or_else(|e| self.unseen(e))?;
         if !stopped {
+            let mut give =
+                |line: &Found<'_>, clash: bool| self.give(dir, &prefix, line, clash, &mut VecDeque::new(), cursor.as_mut(), each);
             held.finish(&mut give);
         }
         Ok(())
+    }
+
+    /// Directories among the lines of a page, with the attributes of their markers.
+    fn dirs(&self, dir: &Dir, prefix: &[u8], lines: &[Found<'_>], mut cursor: Option<&mut Cursor>) -> VecDeque<Entry> {
+        let mut unknown = Vec::new();
+        let mut entries = VecDeque::new();
+        for line in lines {
+            let Found::Dir(key, marker) = line else { continue };
+            // One with content is a file of its own by its other name.
+            let marker = marker.filter(|marker| marker.size == 0 || !self.options.map_keys);
+            let name = Name::new(dir, &self.leaf(&key[prefix.len()..key.len() - 1]));
+            let mut entry = Entry::bare(name, Kind::Dir);
+            entry.mode = 0o755;
+            if !self.options.look {
+                entry.have = MetaMask::BASIC;
+            } else {
+                match marker.map(|marker| known_of(marker, cursor.as_deref_mut())) {
+                    None => self.unmarked(&mut entry, false),
+                    Some(Some(known)) if !known.xattrs => {
+                        apply(known, &mut entry, false);
+                        entry.kind = Kind::Dir;
+                        entry.version = marker.map_or(0, |marker| checksum::version(&marker.etag));
+                        self.restrain(&mut entry);
+                    }
+                    Some(_) if !entry.name.leaf.is_empty() => unknown.push(entries.len()),
+                    Some(_) => {}
+                }
+            }
+            entries.push_back(entry);
+        }
+        let looked = in_parallel(&self.bucket.client.threads, &unknown, AT_ONCE, |i| self.look_dir(&entries[*i].name));
+        for (i, looked) in unknown.into_iter().zip(looked) {
+            if let Ok(entry) = looked {
+                entries[i] = entry;
+            }
+        }
+        entries
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a listing's state")]
+    fn give(
+        &self,
+        dir: &Dir,
+        prefix: &[u8],
+        line: &Found<'_>,
+        clash: bool,
+        dirs: &mut VecDeque<Entry>,
+        cursor: Option<&mut Cursor>,
+        each: &mut dyn FnMut(Result<Entry>) -> Flow,
+    ) -> Flow {
+        let leaf = &line.key()[prefix.len()..];
+        let beside = |part: &[u8]| address::name_beside(part).filter(|_| self.options.map_keys);
+        let found = match line {
+            Found::Dir(..) => {
+                let entry = dirs.pop_front();
+                if leaf == b"/" && dir.is_root() && !self.options.map_keys {
+                    let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
+                    return each(Err(e.because("keys that begin with a slash are left out")));
+                }
+                return entry.map_or(Flow::Go, |entry| each(Ok(entry)));
+            }
+            Found::Object(found) => *found,
+            Found::Kept(found) => found,
+        };
+        match () {
+            // The directory's own marker.
+            () if leaf.is_empty() => match found.size {
+                0 => Flow::Go,
+                size => match beside(b"") {
+                    Some(name) => each(Ok(self.listed(Name::new(dir, &name), found, cursor))),
+                    None => each(Err(with_content(&Name::of(dir), size))),
+                },
+            },
+            () if clash => {
+                self.hide(&found.key);
+                if let Some(name) = beside(leaf) {
+                    return each(Ok(self.listed(Name::new(dir, &name), found, cursor)));
+                }
+                let name = Name::new(dir, leaf);
+                let e =
+                    Error::new(ErrorKind::BadName, "list").on(&name).because("there is both an object with this key and objects below it");
+                each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
+            }
+            () => each(Ok(self.listed(Name::new(dir, &self.leaf(leaf)), found, cursor))),
+        }
     }
 
     /// From now on the name of this object means the directory below it.
@@ -127,16 +247,15 @@ impl Objects {
     }
 
     /// The entry of an object by its listing and the cache. Without its attributes it may be a symlink as well as a file.
-    fn listed(&self, name: Name, found: &Object, cursor: Option<&mut Cursor>) -> Entry {
+    fn listed(&self, name: Name, found: &Listed, cursor: Option<&mut Cursor>) -> Entry {
         let mut entry = Entry::bare(name, Kind::Unknown);
-        let modified = found.modified.unwrap_or_default();
+        let modified = found.modified;
         entry.size = found.size;
         entry.stored = found.size;
         entry.mode = 0o644;
         entry.mtime = whole_seconds(modified);
         entry.version = checksum::version(&found.etag);
-        let known = cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, modified));
-        match known {
+        match known_of(found, cursor) {
             Some(known) => {
                 apply(known, &mut entry, self.options.server_times);
                 if self.uses_service_times() {
@@ -152,6 +271,39 @@ impl Objects {
         }
         entry
     }
+}
+
+/// A line of a listing: an object, or a directory with its marker.
+#[derive(Clone)]
+enum Found<'a> {
+    Object(&'a Listed),
+    Dir(Vec<u8>, Option<&'a Listed>),
+    /// An object that outlives its page.
+    Kept(Box<Listed>),
+}
+
+impl Found<'_> {
+    fn key(&self) -> &[u8] {
+        match self {
+            Found::Object(object) => &object.key,
+            Found::Dir(key, _) => key,
+            Found::Kept(object) => &object.key,
+        }
+    }
+
+    fn kept(self) -> Found<'static> {
+        match self {
+            Found::Object(object) => Found::Kept(Box::new(object.clone())),
+            Found::Dir(key, _) => Found::Dir(key, None),
+            Found::Kept(object) => Found::Kept(object),
+        }
+    }
+}
+
+/// What the listing or the cache says of an object's file.
+fn known_of(found: &Listed, cursor: Option<&mut Cursor>) -> Option<Known> {
+    let said = found.details.as_deref().and_then(cache::of_details);
+    said.or_else(|| cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, found.modified)))
 }
 
 fn apply(known: Known, entry: &mut Entry, server_times: bool) {
@@ -187,16 +339,17 @@ pub(super) fn with_content(name: &Name, size: u64) -> Error {
 
 /// Objects whose key may yet turn out to be a directory's as well: `a` comes before `a-b`, and that before `a/`.
 struct Held {
-    stack: Vec<Line>,
+    stack: Vec<Found<'static>>,
 }
 
 impl Held {
-    fn push(&mut self, line: Line, give: &mut dyn FnMut(Line, bool) -> Flow) -> Flow {
+    fn push(&mut self, line: Found<'static>, give: &mut dyn FnMut(&Found<'_>, bool) -> Flow) -> Flow {
+        let is_dir = matches!(line, Found::Dir(..));
         while let Some(top) = self.stack.pop() {
             if line.key().starts_with(top.key()) {
-                let clash = matches!(line, Line::Prefix(_)) && line.key().len() == top.key().len() + 1;
+                let clash = is_dir && line.key().len() == top.key().len() + 1;
                 if clash {
-                    if give(top, true) == Flow::Stop {
+                    if give(&top, true) == Flow::Stop {
                         return Flow::Stop;
                     }
                 } else {
@@ -204,22 +357,20 @@ impl Held {
                 }
                 break;
             }
-            if give(top, false) == Flow::Stop {
+            if give(&top, false) == Flow::Stop {
                 return Flow::Stop;
             }
         }
-        match line {
-            Line::Prefix(_) => give(line, false),
-            Line::Object(_) => {
-                self.stack.push(line);
-                Flow::Go
-            }
+        if is_dir {
+            return give(&line, false);
         }
+        self.stack.push(line);
+        Flow::Go
     }
 
-    fn finish(&mut self, give: &mut dyn FnMut(Line, bool) -> Flow) {
+    fn finish(&mut self, give: &mut dyn FnMut(&Found<'_>, bool) -> Flow) {
         while let Some(top) = self.stack.pop() {
-            if give(top, false) == Flow::Stop {
+            if give(&top, false) == Flow::Stop {
                 return;
             }
         }
@@ -232,16 +383,18 @@ mod tests {
 
     fn reported(keys: &[&str]) -> Vec<String> {
         let mut out = Vec::new();
-        let mut give = |line: Line, clash: bool| {
+        let mut give = |line: &Found<'_>, clash: bool| {
             out.push(format!("{}{}", String::from_utf8_lossy(line.key()), if clash { "!" } else { "" }));
             Flow::Go
         };
         let mut held = Held { stack: Vec::new() };
         for key in keys {
             let line = match key.ends_with('/') {
-                true => Line::Prefix(key.as_bytes().to_vec()),
+                true => Found::Dir(key.as_bytes().to_vec(), None),
                 false => {
-                    Line::Object(Object { key: key.as_bytes().to_vec(), size: 0, etag: String::new(), modified: None, class: "".into() })
+                    let listed =
+                        Listed { key: key.as_bytes().to_vec(), size: 0, etag: String::new(), modified: Time::default(), details: None };
+                    Found::Kept(Box::new(listed))
                 }
             };
             held.push(line, &mut give);

@@ -46,10 +46,18 @@ impl Objects {
         if !beside && self.is_hidden(&key) {
             return self.look_dir(name);
         }
-        match self.head(&key)? {
+        let mut asked = false;
+        let head = self.recent.take(&key, || {
+            asked = true;
+            self.head(&key)
+        });
+        match head? {
             Some(head) => {
                 let entry = self.entry_of(name.clone(), &key, &head, want)?;
                 self.saw(&key, &head, entry.target.as_deref());
+                if self.options.browses && asked {
+                    self.recent.keep(&key, Some(head));
+                }
                 Ok(entry)
             }
             None => {
@@ -78,26 +86,36 @@ impl Objects {
     pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
         let head = if marker.is_empty() { None } else { self.head(&marker)? };
+        // One with content is a file of its own by its other name.
+        let head = head.filter(|head| head.size == 0 || !self.options.map_keys);
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
         entry.mode = 0o755;
         match head {
             Some(head) => {
+                self.saw(&marker, &head, None);
                 head.attributes.apply(&mut entry);
                 entry.kind = Kind::Dir;
+                entry.version = checksum::version(&head.etag);
                 self.restrain(&mut entry);
             }
-            // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a
-            // directory before its marker.
-            None if !self.options.server_times && !marker.is_empty() => {
-                entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
-            }
-            None => {}
+            None => self.unmarked(&mut entry, marker.is_empty()),
         }
         if entry.xattrs.is_none() {
             entry.xattrs = Some(Box::default());
         }
         entry.have = entry.have.with(MetaMask::BASIC);
         Ok(entry)
+    }
+
+    /// A directory without a marker.
+    pub(super) fn unmarked(&self, entry: &mut Entry, whole_bucket: bool) {
+        // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a directory before
+        // its marker.
+        if !self.options.server_times && !whole_bucket {
+            entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
+        }
+        entry.xattrs = Some(Box::default());
+        entry.have = entry.have.with(MetaMask::BASIC);
     }
 
     /// The entry of an object: the attributes in its metadata, and the service's time where there is none.

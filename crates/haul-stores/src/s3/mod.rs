@@ -23,9 +23,11 @@ pub mod host;
 pub mod inventory;
 mod listing;
 mod look;
+mod pages;
 mod pause;
 mod provider;
 mod put_options;
+mod recent;
 pub mod sign;
 mod sink;
 mod small;
@@ -36,7 +38,7 @@ pub mod xml;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use haul_core::bundle::Bundle;
@@ -53,6 +55,7 @@ pub use flags::Flags;
 pub use host::BucketHost;
 pub use provider::{S3, S3Provider};
 pub use put_options::PutOptions;
+use recent::Recent;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
 pub const PART_LEAST: u64 = 5 << 20;
@@ -74,11 +77,15 @@ pub struct Options {
     pub distrust: bool,
     /// Objects that may not be looked at count as absent: who may only write writes.
     pub blind: bool,
+    /// Make no markers.
+    pub no_markers: bool,
+    /// A few names are looked at, once to see what they are and once to copy them.
+    pub browses: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, map_keys: false, distrust: false, blind: false }
+        Options { look: true, server_times: true, map_keys: false, distrust: false, blind: false, no_markers: false, browses: false }
     }
 }
 
@@ -93,8 +100,13 @@ pub struct Objects {
     options: Options,
     cache: Option<Arc<MetadataCache>>,
     copy_sizes: CopySizes,
+    recent: Arc<Recent>,
     /// Keys of objects that are skipped because there are objects below them: their names are those of directories.
     hidden: Mutex<HashSet<Vec<u8>>>,
+    /// What flat listings have read beyond the directory that was asked for.
+    pages: pages::Pages,
+    /// No run before this one knew any of the bucket's objects.
+    unknown: OnceLock<bool>,
 }
 
 impl Objects {
@@ -112,12 +124,15 @@ impl Objects {
         Objects {
             bucket,
             prefix,
-            caps: Caps { untrusted: options.distrust, ..caps() },
+            caps: Caps { untrusted: options.distrust, markers: !options.no_markers, ..caps() },
             place,
             options,
             cache: None,
             copy_sizes: CopySizes::default(),
+            recent: Arc::default(),
             hidden,
+            pages: pages::Pages::new(std::env::temp_dir()),
+            unknown: OnceLock::new(),
         }
     }
 
@@ -125,6 +140,12 @@ impl Objects {
     #[must_use]
     pub fn cached(self, cache: Option<Arc<MetadataCache>>) -> Self {
         Objects { cache, ..self }
+    }
+
+    /// The same for the object that was looked at while the places of the run were opened.
+    #[must_use]
+    fn recent(self, recent: Arc<Recent>) -> Self {
+        Objects { recent, ..self }
     }
 
     /// The same with other sizes for copies within the service.
@@ -297,6 +318,14 @@ impl Store for Objects {
 
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
         specs.iter().map(|spec| self.change_attributes(spec).map_err(|e| e.on(spec.name))).collect()
+    }
+
+    fn refreshes(&self) -> bool {
+        self.bucket.options.wishes()
+    }
+
+    fn refresh(&self, name: &Name) -> Result<bool> {
+        self.set_wishes(name).map_err(|e| e.on(name))
     }
 
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {

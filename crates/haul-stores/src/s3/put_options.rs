@@ -10,6 +10,7 @@ use super::attributes;
 use super::bucket::Head;
 use super::call::Call;
 use super::checksum::Algorithm;
+use haul_core::entry::Headers;
 use haul_core::error::{Error, ErrorKind, Result};
 
 /// A name of user metadata and its value.
@@ -36,6 +37,12 @@ pub struct PutOptions {
     /// In place of the type guessed from the file extension.
     pub content_type: Option<String>,
     pub cache_control: Option<String>,
+    pub content_encoding: Option<String>,
+    pub content_disposition: Option<String>,
+    pub content_language: Option<String>,
+    pub expires: Option<String>,
+    /// Where a request for the object as a web page is sent on to: only of a copy.
+    pub redirect: Option<String>,
     /// `a=b&c=d`, escaped as in a URL.
     pub tagging: Option<String>,
     /// The requester pays.
@@ -56,10 +63,11 @@ impl std::fmt::Debug for PutOptions {
 }
 
 /// Headers that are copied together with metadata: a copy with new metadata loses those of its source.
-const KEPT: [&str; 6] = ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+pub(super) const KEPT: [&str; 6] =
+    ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
 
 /// Headers that a copy has only if they are sent. So are ACLs, but no answer has them: a copy gets the default one.
-const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
+pub(super) const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
 
 /// Only for copies in the same bucket: another one has rules and keys of its own, and rejects what does not fit.
 const ENCRYPTION: [&str; 3] =
@@ -126,13 +134,83 @@ impl PutOptions {
     /// that there is one.
     pub fn fingerprint(&self, metadata: &[Pair]) -> u64 {
         let own = [&self.storage_class, &self.encryption, &self.kms_key, &self.acl, &self.content_type, &self.cache_control, &self.tagging];
-        let text = format!("{own:?} {:?} {} {metadata:?}", self.metadata, self.customer_key.is_some());
+        let text = format!("{own:?} {:?} {:?} {} {metadata:?}", self.plain_headers(), self.metadata, self.customer_key.is_some());
         (haul_core::hash::xxh128(text.as_bytes()) & u128::from(u64::MAX)) as u64
     }
 
     /// Whether a copy within the service needs metadata that its source need not have.
     pub fn change_objects(&self) -> bool {
-        !self.metadata.is_empty() || self.content_type.is_some() || self.cache_control.is_some()
+        !self.metadata.is_empty() || self.content_type.is_some() || self.plain_headers().iter().any(|(_, value)| value.is_some())
+    }
+
+    /// With the headers of an object that is copied, but for those that were asked for.
+    pub fn like(&self, from: &Headers) -> PutOptions {
+        let mut options = self.clone();
+        for (name, value) in &from.headers {
+            if let Some(field) = options.header(name) {
+                field.get_or_insert_with(|| value.clone());
+            } else if let Some(name) = name.strip_prefix("x-amz-meta-")
+                && !options.metadata.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+            {
+                options.metadata.push((name.to_string(), value.clone()));
+            }
+        }
+        if options.tagging.is_none() {
+            options.tagging.clone_from(&from.tags);
+        }
+        options
+    }
+
+    /// The value that was asked for of a header that copies keep.
+    fn header(&mut self, name: &str) -> Option<&mut Option<String>> {
+        Some(match name {
+            "content-type" => &mut self.content_type,
+            "cache-control" => &mut self.cache_control,
+            "content-disposition" => &mut self.content_disposition,
+            "content-encoding" => &mut self.content_encoding,
+            "content-language" => &mut self.content_language,
+            "expires" => &mut self.expires,
+            "x-amz-storage-class" => &mut self.storage_class,
+            "x-amz-website-redirect-location" => &mut self.redirect,
+            _ => return None,
+        })
+    }
+
+    /// Headers that were asked for beside the content type.
+    fn plain_headers(&self) -> [(&'static str, &Option<String>); 5] {
+        [
+            ("cache-control", &self.cache_control),
+            ("content-disposition", &self.content_disposition),
+            ("content-encoding", &self.content_encoding),
+            ("content-language", &self.content_language),
+            ("expires", &self.expires),
+        ]
+    }
+
+    /// Whether anything is asked for that an object can be compared with.
+    pub fn wishes(&self) -> bool {
+        self.change_objects() || self.storage_class.is_some() || self.encryption.is_some() || self.tagging.is_some()
+    }
+
+    /// Whether an object lacks any of it, but for tags.
+    pub(super) fn differ(&self, head: &Head) -> bool {
+        let is = |name: &str, wanted: &Option<String>, usual: &str| {
+            wanted.as_ref().is_none_or(|wanted| head.header(name).unwrap_or(usual) == wanted)
+        };
+        let metadata = head.metadata();
+        let has = |(name, value): &(String, String)| metadata.iter().any(|(own, had)| own.eq_ignore_ascii_case(name) && had == value);
+        // A key is named in several ways, of which an answer has one.
+        let keyed = self.kms_key.as_ref().is_none_or(|key| {
+            head.header("x-amz-server-side-encryption-aws-kms-key-id")
+                .is_some_and(|own| own == key || own.rsplit('/').next() == key.rsplit('/').next())
+        });
+        let same = is("x-amz-storage-class", &self.storage_class, "STANDARD")
+            && is("x-amz-server-side-encryption", &self.encryption, "")
+            && keyed
+            && is("content-type", &self.content_type, "")
+            && self.plain_headers().into_iter().all(|(name, wanted)| is(name, wanted, ""))
+            && self.metadata.iter().all(has);
+        !same
     }
 
     /// For requests that read, or that send parts.
@@ -146,8 +224,10 @@ impl PutOptions {
     pub fn writing<'a>(&self, mut call: Call<'a>, key: &[u8], metadata: &[Pair]) -> Call<'a> {
         let content_type = self.content_type.as_deref().unwrap_or_else(|| content_type(key));
         call = call.with("content-type", content_type);
-        if let Some(value) = &self.cache_control {
-            call = call.with("cache-control", value);
+        for (name, value) in self.plain_headers() {
+            if let Some(value) = value {
+                call = call.with(name, value);
+            }
         }
         self.making(call, metadata)
     }
@@ -176,7 +256,7 @@ impl PutOptions {
         if !anew {
             return self.making(call, &[]);
         }
-        for (name, value) in [("content-type", &self.content_type), ("cache-control", &self.cache_control)] {
+        for (name, value) in [("content-type", &self.content_type)].into_iter().chain(self.plain_headers()) {
             if let Some(value) = value {
                 call = call.with(name, value);
             }
@@ -202,6 +282,7 @@ impl PutOptions {
             ("x-amz-server-side-encryption-aws-kms-key-id", &self.kms_key),
             ("x-amz-acl", &self.acl),
             ("x-amz-tagging", &self.tagging),
+            ("x-amz-website-redirect-location", &self.redirect),
         ];
         for (name, value) in plain {
             if let Some(value) = value {

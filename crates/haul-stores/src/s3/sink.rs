@@ -75,6 +75,7 @@ struct Pieces {
 
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
+    store.pages.touch(&key);
     // The size of a pipe is not known: each write is a part then.
     let known = !spec.entry.is_bare();
     let size = if known { spec.entry.size } else { u64::MAX };
@@ -86,10 +87,11 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
     let state = match whole.then(|| store.bucket.client.held.object(size)).flatten() {
         Some(reserved) => UploadState::Buffered { bytes: Mutex::new(None), _reserved: reserved },
         None => {
-            let metadata = attributes::write(spec.entry, spec.keep, store.bucket.options.used()).of_its_kind("create")?.headers;
+            let bucket = store.bucket.like(spec.entry);
+            let metadata = attributes::write(spec.entry, spec.keep, bucket.options.used()).of_its_kind("create")?.headers;
             let metadata = pairs(metadata);
-            let fingerprint = store.bucket.options.fingerprint(&metadata);
-            let Upload { id, algorithm, whole, since } = store.bucket.begin(&key, &metadata)?;
+            let fingerprint = bucket.options.fingerprint(&metadata);
+            let Upload { id, algorithm, whole, since } = bucket.begin(&key, &metadata)?;
             UploadState::Upload { id, algorithm, whole, fingerprint, since, progress: Mutex::default() }
         }
     };
@@ -104,9 +106,11 @@ pub(super) fn upload_of(token: &Token) -> Option<&str> {
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
+    store.pages.touch(&key);
     let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(token).ok_or_else(gone)?;
-    let metadata = pairs(attributes::write(spec.entry, spec.keep, store.bucket.options.used()).of_its_kind("attach")?.headers);
-    if store.bucket.options.fingerprint(&metadata) != fingerprint {
+    let bucket = store.bucket.like(spec.entry);
+    let metadata = pairs(attributes::write(spec.entry, spec.keep, bucket.options.used()).of_its_kind("attach")?.headers);
+    if bucket.options.fingerprint(&metadata) != fingerprint {
         // It would end with the attributes and the class of then.
         store.bucket.abort(&key, id)?;
         return Err(gone());
@@ -126,7 +130,7 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
 
 impl Writing {
     fn boxed(store: &Objects, name: &Name, key: Vec<u8>, spec: &Spec<'_>, size: u64, state: UploadState) -> Box<dyn Sink> {
-        let (bucket, cache) = (store.bucket.clone(), store.cache.clone());
+        let (bucket, cache) = (store.bucket.like(spec.entry), store.cache.clone());
         Box::new(Writing { bucket, cache, name: name.clone(), key, keep: spec.keep, chunk: spec.chunk, size, state })
     }
 

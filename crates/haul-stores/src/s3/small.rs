@@ -54,7 +54,7 @@ impl Objects {
         }
         let key = self.key(&entry.name, "open")?;
         let (head, mut answer) = self.bucket.get(&key, None, None)?;
-        let found = self.entry_of(entry.name.clone(), &key, &head, keep)?;
+        let mut found = self.entry_of(entry.name.clone(), &key, &head, keep)?;
         if found.kind != Kind::File || (!entry.is_bare() && found.stamp() != entry.stamp()) || head.size > SMALL_MOST {
             return Err(Error::new(ErrorKind::Changed, "read"));
         }
@@ -68,6 +68,7 @@ impl Objects {
         }
         source::check_whole(&self.bucket, &head, &bytes).map_err(|e| e.tried(answer.tries))?;
         self.saw(&key, &head, None);
+        found.headers = Some(source::headers_of(&self.bucket, &key, &head, self.options.map_keys));
         Ok((found, bytes))
     }
 
@@ -90,9 +91,11 @@ impl Objects {
 
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
-        let written = attributes::write(entry, keep, self.bucket.options.used()).of_its_kind("write")?;
+        self.pages.touch(&key);
+        let bucket = self.bucket.like(entry);
+        let written = attributes::write(entry, keep, bucket.options.used()).of_its_kind("write")?;
         let metadata = pairs(written.headers);
-        let put = self.bucket.put(&key, bytes, &metadata)?;
+        let put = bucket.put(&key, bytes, &metadata)?;
         self.wrote(&key, entry.size, &put, &metadata, None);
         Ok(Landed { refused: written.refused, ino: 0 })
     }

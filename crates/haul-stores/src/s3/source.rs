@@ -32,6 +32,7 @@ struct Reading {
     /// Of a service without ranges: the rest of an answer, and the position that it is at.
     rest: Arc<Mutex<Option<(ureq::BodyReader<'static>, u64)>>>,
     came_with_open: bool,
+    headers: Arc<entry::Headers>,
     verifier: Option<Arc<Mutex<Verifier>>>,
     checksums: ObjectChecksums,
     /// Size and time by the service.
@@ -70,6 +71,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         find_ranges(&store.bucket, &key, &head)?;
     }
     let verifier = verifier_of(&store.bucket, &key, &head)?;
+    let headers = headers_of(&store.bucket, &key, &head, store.options.map_keys);
     Ok(Box::new(Reading {
         bucket: store.bucket.clone(),
         key,
@@ -79,6 +81,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         checksums: head.checksums,
         entry: found,
         came_with_open: first.is_some(),
+        headers,
         first: Mutex::new(first),
         rest: Arc::default(),
         verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
@@ -95,6 +98,13 @@ fn find_ranges(bucket: &Bucket, key: &[u8], head: &Head) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a copy in another store is to have beside attributes.
+pub(super) fn headers_of(bucket: &Bucket, key: &[u8], head: &Head, between: bool) -> Arc<entry::Headers> {
+    // Who may not read tags copies without them.
+    let tags = if between && head.tags() > 0 { bucket.tags(key).ok() } else { None };
+    Arc::new(entry::Headers { headers: head.own_headers(), tags })
 }
 
 /// `None` where the object's metadata do not suffice to verify it.
@@ -268,6 +278,10 @@ impl Source for Reading {
 
     fn in_order(&self) -> bool {
         self.bucket.client.ignores_ranges.load(Ordering::Relaxed)
+    }
+
+    fn headers(&self) -> Option<Arc<entry::Headers>> {
+        Some(self.headers.clone())
     }
 
     fn came_with_open(&self) -> bool {

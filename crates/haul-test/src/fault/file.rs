@@ -108,6 +108,10 @@ impl Source for Reading {
         self.inner.in_order()
     }
 
+    fn headers(&self) -> Option<std::sync::Arc<haul_core::entry::Headers>> {
+        self.inner.headers()
+    }
+
     fn came_with_open(&self) -> bool {
         self.inner.came_with_open()
     }

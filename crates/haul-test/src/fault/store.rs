@@ -290,6 +290,14 @@ impl Store for Fault {
         drop(failed);
     }
 
+    fn refreshes(&self) -> bool {
+        self.inner.refreshes()
+    }
+
+    fn refresh(&self, name: &Name) -> Result<bool> {
+        self.core.run(Op::SetMeta, name, || self.inner.refresh(name))
+    }
+
     fn remote_work(&self) -> Option<RemoteWork> {
         self.inner.remote_work()
     }

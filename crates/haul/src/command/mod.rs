@@ -37,6 +37,7 @@ use haul_stores::s3::{self, admin};
 use manifest::Format;
 
 use crate::exit::Exit;
+use crate::flags::bucket::PresignMethod;
 use crate::flags::check::SumFormat;
 use crate::flags::connect::Connect;
 use crate::flags::{
@@ -162,7 +163,7 @@ pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
 }
 
 pub fn cat(flags: &CatFlags) -> Exit {
-    over(&flags.places, &flags.connect, |path, to| files::cat(path, to).map(|()| 0))
+    over(&flags.places, &flags.connect, |path, to| scope::each_object(path, &mut |path| files::cat(path, to)).map(|()| 0))
 }
 
 pub fn mkdir(flags: &MkdirFlags) -> Exit {
@@ -241,11 +242,18 @@ pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
 }
 
 pub fn head(flags: &HeadFlags, global: &Global) -> Exit {
-    over(&flags.places, &flags.connect, |path, to| head::head(path, global.json, to).map(|()| 0))
+    over(&flags.places, &flags.connect, |path, to| scope::each_object(path, &mut |path| head::head(path, global.json, to)).map(|()| 0))
 }
 
-pub fn presign(flags: &PresignFlags) -> Exit {
-    over(&flags.places, &flags.connect, |path, to| presign::presign(path, flags.method, flags.expires, to).map(|()| 0))
+pub fn presign(flags: &PresignFlags, global: &Global) -> Exit {
+    over(&flags.places, &flags.connect, |path, to| {
+        let mut one = |path: &Argument<'_>| presign::presign(path, flags.method, flags.expires, global.json, to);
+        // Somebody else writes to just this key.
+        match flags.method {
+            PresignMethod::Get => scope::each_object(path, &mut one).map(|()| 0),
+            PresignMethod::Put => one(path).map(|()| 0),
+        }
+    })
 }
 
 pub fn sum(flags: &SumFlags, global: &Global) -> Exit {

@@ -1,9 +1,12 @@
 //! Arguments that are in object stores.
 
 use haul_core::error::{Error, Result};
-use haul_stores::s3::BucketHost;
+use haul_core::store::Flow;
+use haul_stores::s3::address::Pattern;
 use haul_stores::s3::admin;
 pub use haul_stores::s3::admin::{Match, Scope, What};
+use haul_stores::s3::inventory::Line;
+use haul_stores::s3::{BucketHost, Flags};
 
 use crate::location::Location;
 use crate::open::Argument;
@@ -23,7 +26,37 @@ pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
         return Ok(None);
     }
     let bucket = BucketHost::of(&*asked.hosts.reach(asked.location)?)?.bucket().clone();
-    Scope::new(bucket, &asked.path, key_of(asked.location)).map(Some)
+    let key = key_of(asked.location);
+    if asked.hosts.access().get::<Flags>().raw {
+        return Scope::literal(bucket, &asked.path, key).map(Some);
+    }
+    let scope = Scope::new(bucket.clone(), &asked.path, key.clone())?;
+    // An object of just this name is what is meant.
+    let is_key = matches!(scope.what, What::Like(_)) && !key.ends_with(b"/") && bucket.first(&key)?.is_some_and(|first| first.key == key);
+    if is_key { Scope::literal(bucket, &asked.path, key).map(Some) } else { Ok(Some(scope)) }
+}
+
+/// Calls `each` with the place itself, or with the objects that it matches, if it is a pattern.
+pub fn each_object(asked: &Argument<'_>, each: &mut dyn FnMut(&Argument<'_>) -> Result<()>) -> Result<()> {
+    let wild = |asked: &Argument<'_>| matches!(Pattern::parse(&key_of(asked.location)), Ok(Some(_)));
+    let raw = asked.hosts.access().get::<Flags>().raw;
+    if !asked.location.scheme.keys || raw || !wild(asked) {
+        return each(asked);
+    }
+    let Some(scope) = of(asked)? else { return each(asked) };
+    let What::Like(pattern) = &scope.what else { return each(asked) };
+    let (mut any, mut done) = (false, Ok(()));
+    pattern.walk(scope.bucket(), false, &mut |found| {
+        let Match::Line(Line::Object(object)) = found else { return Flow::Go };
+        any = true;
+        let trailing_slash = object.key.ends_with(b"/");
+        let path = object.key.strip_suffix(b"/").unwrap_or(&object.key).to_vec();
+        let location = Location { path, trailing_slash, ..asked.location.clone() };
+        done = each(&Argument::new(&location, asked.hosts));
+        if done.is_ok() { Flow::Go } else { Flow::Stop }
+    })?;
+    done?;
+    if any { Ok(()) } else { Err(scope.nothing()) }
 }
 
 /// Nothing was found under an address.

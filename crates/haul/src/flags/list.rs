@@ -1,6 +1,6 @@
 //! ls, du, tree and cat: looking, not touching.
 
-use haul_stores::s3;
+use haul_stores::{s3, ssh};
 use std::ffi::OsString;
 
 use clap::{ArgMatches, Args, ValueHint};
@@ -84,15 +84,23 @@ fn places(paths: &[OsString], environment: &Environment<'_>) -> Result<Vec<Locat
 
 impl LsArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<LsFlags, Refusal> {
-        let connect = self.connect.resolve();
+        let mut connect = self.connect.resolve();
+        let (mut paths, mut etag) = (self.paths, self.etag);
+        // `-e` of s5cmd, which takes no value: no program to run as ssh has such a name.
+        let mut ssh: ssh::Flags = connect.get();
+        if let Some(place) = ssh.ssh.take_if(|command| command.as_encoded_bytes().starts_with(b"s3://")) {
+            paths.insert(0, place);
+            etag = true;
+            connect.change(|flags: &mut ssh::Flags| flags.ssh = None);
+        }
         let objects: s3::Flags = connect.get();
-        let places = match self.paths.is_empty() {
+        let places = match paths.is_empty() {
             // Whoever names a service and no path wants to see what is there.
             true if objects.endpoint_url.is_some() || objects.profile.is_some() => locations(&[OsString::from("s3://")], environment)?,
-            _ => places(&self.paths, environment)?,
+            _ => places(&paths, environment)?,
         };
         let (versions, uploads) = (self.all_versions, self.uploads);
-        if (versions || uploads || self.etag)
+        if (versions || uploads || etag)
             && let Some(other) = places.iter().find(|place| !place.scheme.keys || place.host.is_none())
         {
             return Err(format!("{other} is no place in a bucket; --all-versions, --uploads and --etag are for s3://BUCKET/..."));
@@ -103,7 +111,7 @@ impl LsArgs {
             all: self.all,
             human: self.human_readable,
             recursive: self.recursive,
-            etag: self.etag,
+            etag,
             versions,
             uploads,
             workers: self.speed.workers,

@@ -86,7 +86,10 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
                 // What is below a prefix can be looked at, whether or not anything says that it is a directory.
                 return if location.scheme.keys { at(&path, None) } else { unmade(None) };
             }
-            host.make_dir(&path, asked.make_path)?;
+            // A copy of objects has no marker that is not a copy.
+            if !(location.scheme.keys && asked.sources.iter().all(|source| source.scheme.keys)) {
+                host.make_dir(&path, asked.make_path)?;
+            }
             return at(&path, None);
         }
     }

@@ -11,6 +11,7 @@ use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Operation, Selection, TransferSpec};
 use haul_core::store::{Runs, Store};
 use haul_stores::provider::Access;
+use haul_stores::s3;
 
 use super::outlet::{self, Outlet};
 use super::{destination, guard, link_dest, lists, places, sentence};
@@ -94,7 +95,19 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         destination::below(b"", dir)?;
     }
-    let hosts = Hosts::for_data(connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
+    let parts = s3::PART_LEAST..=s3::PART_MOST;
+    if destination.scheme.keys
+        && let Some(size) = spec.performance.chunk.filter(|size| !is_check && !parts.contains(size))
+    {
+        let e = Error::new(ErrorKind::Usage, "--part-size").because(format!("an object's parts have 5 MiB to 5 GiB, not {size} bytes"));
+        return Err(e.hint("leave it out: the size is chosen by the object's"));
+    }
+    // Between buckets keys stay as they are, also those that can be no file names.
+    let mut connect = connect.clone();
+    if destination.scheme.keys && sources.iter().all(|source| source.scheme.keys) {
+        connect.change(|flags: &mut s3::Flags| flags.map_keys = true);
+    }
+    let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
     let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
     let asked = places::Asked {
         hosts: &hosts,

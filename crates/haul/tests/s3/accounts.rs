@@ -138,3 +138,42 @@ fn buckets_that_haul_does_not_speak_to_are_named() {
     w.haul("ls s3://data--use1-az5--x-s3/").run().says("S3 Express One Zone").says("AWS CLI");
     w.haul("ls s3://mfzwi23gnjvgw.mrap/").run().says("version 4A").says("name one of its buckets");
 }
+
+/// What an object has beside its content goes along, in one request and in parts, within a server and between two.
+#[test]
+fn headers_metadata_and_tags_go_along() {
+    let w = World::new();
+    let there = World::new();
+    let other = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
+    profiles(&w, &[("one", &w.real), ("two", &there.real), ("three", &other.real)]);
+    let headers = [
+        ("content-type", "text/x-own"),
+        ("cache-control", "no-store"),
+        ("content-disposition", "attachment"),
+        ("content-encoding", "gzip"),
+        ("content-language", "de"),
+        ("expires", "Tue, 01 Jan 2030 00:00:00 GMT"),
+        ("x-amz-meta-project", "mars"),
+        ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
+    ];
+    let sent: Vec<(&str, &str)> = headers.into_iter().chain([("x-amz-tagging", "a=b&c=d%20e")]).collect();
+    w.put(b"in/small", &sent, b"content");
+    w.put(b"in/large", &sent, &vec![7; 11 << 20]);
+    let go = |words: &str| lost(w.haul(words));
+    for (profile, to) in [("one", &w), ("two", &there), ("three", &other)] {
+        go("cp -a --part-size 5M").arg(at("one", &w, "/in/")).arg(at(profile, to, "/out/")).ends(0);
+        for key in ["out/small", "out/large"] {
+            for (name, value) in headers {
+                assert_eq!(to.header(key, name).as_deref(), Some(value), "{profile} {key} {name}");
+            }
+            let tags = to.request("GET", &format!("/{key}?tagging="), &[], b"").text();
+            assert!(tags.contains("<Key>c</Key><Value>d e</Value>"), "{profile} {key}: {tags}");
+        }
+        go("sync -a").arg(at("one", &w, "/in/")).arg(at(profile, to, "/out/")).moves_nothing();
+    }
+    // What is asked for is set in their place.
+    go("cp -a --content-type text/mine --metadata project=moon").arg(at("one", &w, "/in/small")).arg(at("three", &other, "/asked")).ends(0);
+    for (name, value) in [("content-type", "text/mine"), ("x-amz-meta-project", "moon"), ("content-language", "de")] {
+        assert_eq!(other.header("asked", name).as_deref(), Some(value), "{name}");
+    }
+}

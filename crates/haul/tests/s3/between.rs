@@ -119,3 +119,29 @@ fn a_host_and_a_bucket_exchange_trees() {
     w.assert_same("src", "back", What::CONTENT);
     sync("@/to/", "testhost:~/back/").moves_nothing();
 }
+
+/// A bucket of objects becomes another one with just these objects: no directory gets an object that its source lacks.
+#[test]
+fn a_copy_has_the_objects_of_its_source_and_no_others() {
+    let w = World::new();
+    for key in ["one/a", "one/d/b", "one/d/e/c", "one/marked/"] {
+        w.put(key.as_bytes(), &[], if key.ends_with('/') { b"" } else { b"content" });
+    }
+    let below = |place: &str| -> Vec<String> {
+        w.keys().into_iter().filter_map(|key| key.strip_prefix(place).map(str::to_owned)).filter(|key| !key.is_empty()).collect()
+    };
+    for (words, place) in [("cp @/one/ @/two/", "two/"), ("sync -a @/one/ @/three", "three/"), ("mv @/two/ @/four/", "four/")] {
+        w.haul(words).ends(0);
+        assert_eq!(below(place), ["a", "d/b", "d/e/c", "marked/"], "{words}");
+    }
+    assert!(below("two/").is_empty() && !w.keys().iter().any(|key| key == "three/" || key == "four/"), "{:?}", w.keys());
+    w.haul("sync -a --delete @/one/ @/three/").moves_nothing();
+    // Files have directories: they get objects, unless somebody wants none.
+    w.tree("src: a=1 d/b=2 none/");
+    w.haul("cp -a --no-markers src/ @/five/").ends(0);
+    assert_eq!(below("five/"), ["a", "d/b"]);
+    w.haul("cp -a --no-markers src/ @/six").ends(0);
+    assert_eq!(below("six/"), ["a", "d/b"]);
+    w.haul("cp -a src/ @/seven/").ends(0);
+    assert_eq!(below("seven/"), ["a", "d/", "d/b", "none/"]);
+}

@@ -194,3 +194,28 @@ fn where_it_is_asked_for_each_has_a_name_that_stands_for_it() {
     w.haul("cp --map-keys @/in/ rest").ends(23).says("qqq");
     assert_eq!(files(&w, "rest"), ["rest/good"]);
 }
+
+/// Between buckets a key is a key, whatever no file could be called.
+#[test]
+fn between_buckets_keys_stay_as_they_are() {
+    let mut w = World::new();
+    let keys: [&[u8]; 8] =
+        [b"in/a", b"in/a/b", b"in//x", b"in/y//z", b"in/../up", b"in/full/", b"in/p\xef\xbc\x85~", b"in/a\xef\xbc\x852F"];
+    let objects: BTreeMap<Vec<u8>, Vec<u8>> = keys.iter().map(|key| (key.to_vec(), b"content".to_vec())).collect();
+    let server = Scripted::alone().expect("it listens");
+    let bucket = format!("/{}", w.bucket);
+    let copied = "<CopyObjectResult><ETag>&quot;tag&quot;</ETag></CopyObjectResult>";
+    server.rule(When::method("PUT").header("x-amz-copy-source", ""), .., Action::Answer(Answer::new(200, copied)));
+    server.rule(When::any(), .., Action::make(move |seen, _| answer(&objects, &bucket, seen)));
+    w.endpoint = server.endpoint(&w.real);
+    w.haul("cp @/in/ @/out/").ends(0);
+    let bucket = format!("/{}/", w.bucket);
+    let put: std::collections::BTreeSet<Vec<u8>> = server
+        .requests()
+        .iter()
+        .filter(|seen| seen.method == "PUT")
+        .map(|seen| decode(seen.path.strip_prefix(&bucket).unwrap_or_default()))
+        .collect();
+    let wanted = keys.iter().map(|key| [b"out/", &key[3..]].concat()).collect();
+    assert_eq!(put, wanted);
+}

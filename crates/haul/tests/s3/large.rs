@@ -60,7 +60,8 @@ fn parts_that_no_service_takes_are_refused_or_made_to_fit() {
     let w = World::new();
     w.tree("large=12M");
     // Below the service's least, which is 5 MiB.
-    w.haul("cp --part-size 1M large @/large").ends(0);
+    w.haul("cp --part-size 1M large @/large").ends(1).says("5 MiB to 5 GiB");
+    w.haul("cp --part-size 5M large @/large").ends(0);
     assert!(w.get("large") == w.read("large"));
 }
 

@@ -80,3 +80,41 @@ fn what_is_there_is_shown() {
     w.haul("tree @/to/").ends(0).says("none");
     w.haul("ls @/none/").ends(23);
 }
+
+/// What is asked for of objects that are there already is set by the service, on their own content, and only where it is missing.
+#[test]
+fn wishes_are_done_on_unchanged_objects() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a.html=100 d/large=20M");
+    w.haul("cp -a src/ @/to/").ends(0);
+    let flags = "--metadata project=mars --content-type text/x-mine --content-language de --content-disposition inline --content-encoding x \
+                 --cache-control no-store --storage-class REDUCED_REDUNDANCY --tagging a=b&c=d";
+    let sent = || scripted.requests().iter().filter(|seen| seen.method == "PUT").map(|seen| seen.body).sum::<u64>();
+    scripted.clear_seen();
+    let ended = w.haul(&format!("sync -a --json {flags} src/ @/to/")).ends(0);
+    assert_eq!((ended.number("bytes"), sent()), (0, 0), "{ended}");
+    assert_eq!(ended.finished()["attributes"], 2, "{ended}");
+    for key in ["to/a.html", "to/d/large"] {
+        for (name, value) in [
+            ("x-amz-meta-project", "mars"),
+            ("content-type", "text/x-mine"),
+            ("content-language", "de"),
+            ("content-disposition", "inline"),
+            ("cache-control", "no-store"),
+            ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
+        ] {
+            assert_eq!(w.header(key, name).as_deref(), Some(value), "{key} {name}");
+        }
+        assert!(w.request("GET", &format!("/{key}?tagging="), &[], b"").text().contains("<Key>c</Key><Value>d</Value>"), "{key}");
+    }
+    // Once more there is nothing to set. Tags alone need no copy.
+    scripted.clear_seen();
+    w.haul(&format!("sync -a {flags} src/ @/to/")).moves_nothing();
+    assert_eq!(scripted.requests().iter().filter(|seen| seen.method == "PUT").count(), 0);
+    let ended = w.haul("sync -a --json --tagging a=2 src/ @/to/").ends(0);
+    assert_eq!(ended.finished()["attributes"], 2, "{ended}");
+    let tags = w.request("GET", "/to/a.html?tagging=", &[], b"").text();
+    assert!(tags.contains("<Key>a</Key><Value>2</Value>") && !tags.contains("<Key>c</Key>"), "{tags}");
+    w.haul("cp -a @/to/ back").ends(0);
+    w.assert_same("src", "back", haul_test::compare::What::USUAL);
+}

@@ -135,6 +135,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
 fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Box<dyn Source>> {
     let began = Instant::now();
     let source = retry(|| cx.source(&file.work).open(entry, cx.job.links.follow)).map_err(Error::of_source)?;
+    entry.headers = source.headers();
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {
         entry.xattrs = Some(Box::new(retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));

@@ -44,12 +44,13 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `https://host:port/prefix/`, of which port and prefix can be left out. `None` for what is no such address.
+    /// Reads `https://host:port/prefix/`, of which scheme, port and prefix can be left out. `None` for what is no such address.
     pub fn parse(text: &str) -> Option<Endpoint> {
         let text = text.trim().trim_end_matches('/');
         if !text.is_ascii() || text.contains(['@', '?', '#']) {
             return None;
         }
+        let text = if text.contains("://") { text.to_string() } else { format!("https://{text}") };
         let uri: Uri = text.parse().ok()?;
         let tls = match uri.scheme_str()? {
             "https" => true,

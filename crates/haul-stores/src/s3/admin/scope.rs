@@ -55,6 +55,16 @@ impl Scope {
         Ok(Scope { bucket, path: path.to_vec(), what })
     }
 
+    /// Just the object of a key, or what is below one that ends in a slash, whatever characters are in it.
+    ///
+    /// # Errors
+    /// `BadName` for what can be no key.
+    pub fn literal(bucket: Bucket, path: &[u8], key: Vec<u8>) -> Result<Scope> {
+        check_key(&key).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
+        let what = if key.is_empty() || key.ends_with(b"/") { What::Below(key) } else { What::Key(key) };
+        Ok(Scope { bucket, path: path.to_vec(), what })
+    }
+
     pub fn bucket(&self) -> &Bucket {
         &self.bucket
     }

@@ -49,7 +49,7 @@ impl MetadataCache {
 
     /// From an answer to HEAD or GET.
     pub(super) fn saw(&self, key: &[u8], head: &Head, target: Option<&[u8]>) {
-        if head.answered.is_some_and(|now| now.secs - head.modified.secs >= SETTLED) {
+        if head.answered.is_some_and(|now| is_settled(now, head.modified)) {
             self.add(key, &head.etag, head.size, Modified::of_header(head.modified.secs), &head.attributes, target);
         }
     }
@@ -64,27 +64,26 @@ impl MetadataCache {
     }
 
     fn add(&self, key: &[u8], etag: &str, size: u64, modified: Modified, attributes: &FileAttributes, target: Option<&[u8]>) {
-        let mut entry = Entry::bare(Name::of(&Dir::root()), Kind::File);
-        entry.size = size;
-        attributes.apply(&mut entry);
-        if etag.is_empty() || (entry.kind == Kind::Link && target.is_none()) {
+        if etag.is_empty() {
             return;
         }
-        let known = Known {
-            kind: entry.kind,
-            have: entry.have.without(MetaMask::XATTR).without(MetaMask::ACL).without(MetaMask::CONTEXT),
-            mtime: entry.mtime,
-            mode: entry.mode,
-            uid: entry.uid,
-            gid: entry.gid,
-            owners: entry.owners.clone(),
-            rdev: entry.rdev,
-            xattrs: entry.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty()),
-            target: target.map(Into::into),
-        };
+        let Some(known) = known(size, attributes, target) else { return };
         self.0.add(&Object { key, etag: etag.as_bytes(), size, modified, known });
         // Without a file the next run asks again.
         let _ = self.0.maybe_flush(Instant::now());
+    }
+
+    /// Remembers what a listing said of an object: details of [`details`].
+    pub(super) fn listed(&self, key: &[u8], etag: &str, details: &[u8]) {
+        if let Some((size, modified, known)) = record::decode(details).filter(|_| !etag.is_empty()) {
+            self.0.add(&Object { key, etag: etag.as_bytes(), size, modified, known });
+            let _ = self.0.maybe_flush(Instant::now());
+        }
+    }
+
+    /// Whether nothing is known of any object.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.records() == 0
     }
 
     pub(super) fn forget(&self, key: &[u8]) {
@@ -95,4 +94,41 @@ impl MetadataCache {
     pub fn flush(&self) {
         let _ = self.0.flush();
     }
+}
+
+/// What is known of an object by its metadata; `None` for a symlink whose target is not known.
+fn known(size: u64, attributes: &FileAttributes, target: Option<&[u8]>) -> Option<Known> {
+    let mut entry = Entry::bare(Name::of(&Dir::root()), Kind::File);
+    entry.size = size;
+    attributes.apply(&mut entry);
+    if entry.kind == Kind::Link && target.is_none() {
+        return None;
+    }
+    Some(Known {
+        kind: entry.kind,
+        have: entry.have.without(MetaMask::XATTR).without(MetaMask::ACL).without(MetaMask::CONTEXT),
+        mtime: entry.mtime,
+        mode: entry.mode,
+        uid: entry.uid,
+        gid: entry.gid,
+        owners: entry.owners.clone(),
+        rdev: entry.rdev,
+        xattrs: entry.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty()),
+        target: target.map(Into::into),
+    })
+}
+
+/// What a listing says of an object, as bytes; `None` for what it does not say enough of.
+pub(super) fn details(size: u64, modified: Time, attributes: &FileAttributes) -> Option<Box<[u8]>> {
+    record::encode(size, Modified::at(modified), &known(size, attributes, None)?).map(Into::into)
+}
+
+/// What [`details`] has made.
+pub(super) fn of_details(details: &[u8]) -> Option<Known> {
+    record::decode(details).map(|(_, _, known)| known)
+}
+
+/// Whether an object cannot have been written once more within the second of its time.
+pub(super) fn is_settled(now: Time, modified: Time) -> bool {
+    now.secs - modified.secs >= SETTLED
 }

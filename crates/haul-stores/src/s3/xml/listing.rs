@@ -7,6 +7,7 @@ use super::answer::another;
 use super::walk::Walk;
 use super::{Fault, shorten};
 use crate::http_client::time;
+use crate::s3::attributes::{self, FileAttributes};
 use crate::s3::inventory::{Line, Object, Upload, Version};
 
 /// The class that most of a million objects have.
@@ -112,6 +113,7 @@ fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn
     // Some services give a mark of deletion a size and an ETag, which mean nothing.
     let deleted = within == "DeleteMarker";
     let (mut key, mut size, mut modified, mut latest) = (Cow::Borrowed(&b""[..]), None, None, false);
+    let mut metadata = None;
     let (mut id, mut etag, mut class) = (Cow::Borrowed(""), Cow::Borrowed(""), Cow::Borrowed(""));
     while let Some(name) = walk.child()? {
         match name {
@@ -122,6 +124,7 @@ fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn
             "ETag" if !deleted => etag = walk.text()?,
             "LastModified" | "Initiated" => modified = time::iso(&walk.text()?),
             "StorageClass" if !deleted => class = walk.text()?,
+            "UserMetadata" if !deleted => metadata = Some(Box::new(user_metadata(walk)?)),
             _ => walk.skip()?,
         }
     }
@@ -136,9 +139,18 @@ fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn
         return Err(Fault::Missing { element, within });
     }
     let class = if class == USUAL { USUAL.into() } else { class.into_owned().into() };
-    let object = Object { key: key.into_owned(), size: size.unwrap_or(0), etag: etag.into_owned(), modified, class };
+    let object = Object { key: key.into_owned(), size: size.unwrap_or(0), etag: etag.into_owned(), modified, class, metadata };
     each(Item::Version(Version { object, id: id.into_owned(), latest, deleted }));
     Ok(())
+}
+
+/// What MinIO adds to a listing where it is asked for: elements that are named as the headers are.
+fn user_metadata(walk: &mut Walk<'_>) -> Result<FileAttributes, Fault> {
+    let mut pairs: Vec<(&str, Cow<'_, str>)> = Vec::new();
+    while let Some(name) = walk.child()? {
+        pairs.push((name, walk.text()?));
+    }
+    Ok(attributes::read(attributes::user_metadata(pairs.iter().map(|(name, value)| (*name, &**value)))))
 }
 
 fn prefixes(walk: &mut Walk<'_>, keys: &Keys, each: &mut dyn FnMut(Item)) -> Result<(), Fault> {

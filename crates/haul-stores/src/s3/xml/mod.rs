@@ -18,7 +18,7 @@ pub use answer::{
     Bucket, Made, Part, Refusal, ServiceError, completed, copied, deleted, error, initiated, list_buckets, list_parts, location, tags,
 };
 pub use listing::{Page, list_objects, list_uploads, list_versions};
-pub use write::{CompletePart, complete_upload, create_bucket, delete_objects};
+pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, tagging};
 
 /// Why a document could not be read. The texts are short and may hold what the server sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -63,6 +63,19 @@ pub fn create_bucket(region: &str) -> Option<String> {
     Some(body)
 }
 
+/// The body of PutObjectTagging.
+pub fn tagging(tags: &[(String, String)]) -> String {
+    let mut body = format!("<Tagging xmlns=\"{NAMESPACE}\"><TagSet>");
+    for (name, value) in tags {
+        body.push_str("<Tag>");
+        element(&mut body, "Key", name);
+        element(&mut body, "Value", value);
+        body.push_str("</Tag>");
+    }
+    body.push_str("</TagSet></Tagging>");
+    body
+}
+
 fn element(body: &mut String, name: &str, text: &str) {
     let _ = write!(body, "<{name}>");
     for c in text.chars().filter(|c| allowed(*c)) {

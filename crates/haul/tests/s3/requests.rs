@@ -1,0 +1,96 @@
+//! How many requests a run sends: each costs a round trip, and money.
+
+use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
+
+use crate::support::World;
+
+/// Requests by what they are: listings, looks at one object, objects written, all others.
+fn counted(scripted: &Scripted) -> (usize, usize, usize, usize) {
+    let all = scripted.requests();
+    let listings = scripted.count(&When::method("GET").query("list-type=2"));
+    let (heads, puts) = (scripted.count(&When::method("HEAD")), scripted.count(&When::method("PUT")));
+    (listings, heads, puts, all.len() - listings - heads - puts)
+}
+
+/// Directories with a file in each, with and without markers, that no run has seen here.
+fn wide(w: &World, directories: usize) {
+    for i in 0..directories {
+        w.put(format!("in/d{i:04}/f").as_bytes(), &[("x-amz-meta-mtime", "1600000000")], b"content");
+    }
+}
+
+#[test]
+fn one_file_into_a_bucket_of_many_prefixes_looks_at_one_key() {
+    let (w, scripted) = World::scripted();
+    wide(&w, 1200);
+    w.tree("file=10");
+    for (words, key) in [("cp file @/in/", "in/file"), ("cp file @/in/other", "in/other"), ("cp file @/", "file")] {
+        scripted.clear_seen();
+        w.haul(words).ends(0);
+        assert_eq!(w.get(key), w.read("file"));
+        let (listings, heads, puts, others) = counted(&scripted);
+        let seen: Vec<String> = scripted.requests().iter().map(|seen| format!("{} {}?{}", seen.method, seen.path, seen.query)).collect();
+        assert!(listings <= 1 && heads <= 2 && puts == 1 && others == 0, "{words}: {seen:#?}");
+    }
+}
+
+#[test]
+fn an_unchanged_sync_of_many_directories_lists_pages_of_keys() {
+    let (w, scripted) = World::scripted();
+    let names: Vec<String> = (0..1500).map(|i| format!("d{i:04}/f=7")).collect();
+    w.tree(&format!("src: {}", names.join(" ")));
+    w.haul("sync src/ @/in/").ends(0);
+    for (words, state) in [("sync src/ @/in/", "state"), ("sync --delete src/ @/in/", "state"), ("sync @/in/ src", "other")] {
+        scripted.clear_seen();
+        w.haul(words).env("HAUL_STATE_DIR", w.path(state)).moves_nothing();
+        let (listings, heads, puts, others) = counted(&scripted);
+        println!("{words}: {:?}", (listings, heads, puts, others));
+        assert!(listings <= 8 && heads <= 4 && puts == 0 && others == 0, "{words}: {:?}", (listings, heads, puts, others));
+    }
+}
+
+/// A server of 30,000 keys: some in the directory itself, the rest in one below it. With `from_start` it does not know start-after.
+fn many(w: &mut World, from_start: bool) -> Scripted {
+    let keys: Vec<String> = (0..24_000).map(|i| format!("in/k{i:05}")).chain((0..6000).map(|i| format!("in/sub/{i:05}"))).collect();
+    let server = Scripted::alone().expect("it listens");
+    let list = move |seen: &Seen, _: &[u8]| {
+        let asked = |name: &str| {
+            let value = seen.query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+            value.unwrap_or_default().replace("%2F", "/")
+        };
+        let (prefix, token, after) = (asked("prefix"), asked("continuation-token"), asked("start-after"));
+        let after = if token.is_empty() && !from_start { after } else { token };
+        let behind: Vec<&String> = keys.iter().filter(|key| key.starts_with(&prefix) && **key > after).take(1001).collect();
+        let line = |key: &&String| {
+            format!(
+                "<Contents><Key>{key}</Key><LastModified>2024-05-01T00:00:00.000Z</LastModified><ETag>\"t\"</ETag><Size>7</Size></Contents>"
+            )
+        };
+        let lines: String = behind.iter().take(1000).map(line).collect();
+        let more = match behind.get(1000) {
+            Some(_) => format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>", behind[999]),
+            None => "<IsTruncated>false</IsTruncated>".to_string(),
+        };
+        Answer::new(200, &format!("<ListBucketResult>{more}{lines}</ListBucketResult>")).with("Content-Type", "application/xml")
+    };
+    server.rule(When::method("GET").query("list-type=2"), .., Action::make(list));
+    let bucket = format!("/{}", w.bucket);
+    let other = move |seen: &Seen, _: &[u8]| if seen.path == bucket { Answer::new(200, "") } else { Answer::error(404, "NoSuchKey") };
+    server.rule(When::any(), .., Action::make(other));
+    server.set_round_trip(std::time::Duration::from_millis(10));
+    w.endpoint = server.endpoint(&w.real);
+    server
+}
+
+#[test]
+fn a_long_listing_is_read_in_ranges_side_by_side() {
+    for from_start in [false, true] {
+        let mut w = World::new();
+        let server = many(&mut w, from_start);
+        let ended = w.haul("sync -n --json --server-times @/in/ out").ends(0);
+        assert_eq!(ended.finished()["made"]["files"], 30_000, "{ended}");
+        let (listings, heads, ..) = counted(&server);
+        assert!((from_start || listings <= 130) && heads <= 4, "{from_start}: {listings} listings, {heads} looks");
+        assert!(from_start || server.connections() > 3, "{} connections", server.connections());
+    }
+}
