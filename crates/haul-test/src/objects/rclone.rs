@@ -21,7 +21,7 @@ impl Rclone {
         fs::create_dir(&data)?;
         let port = free_port()?;
         let endpoint = Endpoint::at("http", port);
-        let mut command = server("rclone", place.path());
+        let mut command = server("rclone-s3", place.path());
         command.args(["serve", "s3", "--addr", &format!("127.0.0.1:{port}")]);
         command.args(["--auth-key", &format!("{},{}", endpoint.access, endpoint.secret)]).arg(&data);
         let ready = || plain::request(&endpoint, "GET", "/", &[], b"").is_ok_and(|answer| answer.status == 200);

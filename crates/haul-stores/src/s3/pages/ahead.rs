@@ -150,6 +150,13 @@ impl Pager<'_> {
             if held.stopped {
                 break;
             }
+            if !(self.anywhere)() {
+                // Each further range would cost all pages before it. Whoever wants this one goes on with a token.
+                if let Some(range) = own.and_then(|i| held.ranges.get_mut(i)) {
+                    range.at = range.until.clone();
+                }
+                break;
+            }
             let Some(i) = own else {
                 own = held.split();
                 if own.is_none() {
