@@ -10,7 +10,7 @@
 //! - [`sshd`] starts an OpenSSH server with keys of its own; [`world`] is one with a scratch directory.
 //! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
 //! - [`proftpd`] starts a server whose SFTP is of another make.
-//! - [`gridftpd`] starts a GridFTP server, [`gsiftpd`] one with certificates, [`ftpd`] FTP servers of several makes; [`ftp_rogue`] is one that lies.
+//! - [`gridftpd`] starts a GridFTP server, a striped one too, [`gsiftpd`] one with certificates, [`ftpd`] FTP servers of several makes; [`ftp_rogue`] is one that lies.
 //! - [`rogue`] is an SFTP server that lies, [`parallel`] one that does requests side by side.
 //! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
 //! - [`link`] is a network link with a delay, a rate and loss, between two network namespaces.

@@ -161,7 +161,7 @@ impl Line<'_> {
         }
         if queues {
             let reply = lease.control.reply(op)?;
-            match passive(&reply) {
+            match passive(&reply, lease.control.peer) {
                 Some(next) => self.announced = Some(next),
                 None => {
                     // It took the command for part of the transfer.

@@ -34,7 +34,7 @@ impl Shared {
             gets.iter().filter(|get| get.entry.is_bare() || get.entry.size <= most as u64).partition(|get| !get.entry.is_bare());
         done.extend(gets.iter().filter(|get| !get.entry.is_bare() && get.entry.size > most as u64).map(|get| (get.index, Ok(None))));
         let asked: Vec<Vec<u8>> = fits.iter().map(|get| self.request(get)).collect();
-        let lease = match asked.first().map(|first| self.intake(first, READ)) {
+        let lease = match asked.first().map(|first| self.intake(first, false, READ)) {
             Some(Ok(Some(lease))) => lease,
             Some(Err(_) | Ok(None)) | None => return (done, gets_of(again.into_iter().chain(fits))),
         };

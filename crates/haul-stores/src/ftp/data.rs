@@ -13,6 +13,7 @@ use super::features::{cannot, get};
 use super::reply::Reply;
 use super::session::Session;
 use super::stream::Stream;
+use super::stripes::is_acceptable;
 
 /// How long a server may take to connect to this machine, or to be connected to.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -20,8 +21,8 @@ const CONNECT: Duration = Duration::from_secs(20);
 /// Where the next data connection will be.
 #[derive(Debug)]
 pub enum Announced {
-    /// The port that the server listens at.
-    Passive(u16),
+    /// Where the server listens.
+    Passive(SocketAddr),
     Active(TcpListener),
 }
 
@@ -57,7 +58,7 @@ impl Session {
         if get(&self.features.extended_passive) {
             let reply = self.ask_passive("EPSV", op)?;
             if reply.code == 229 {
-                return extended_port(&reply.text).map(Announced::Passive).ok_or_else(|| strange(&reply, op));
+                return passive(&reply, self.control.peer).ok_or_else(|| strange(&reply, op));
             }
             // Firewalls and old servers refuse it in many ways.
             if reply.code / 100 != 5 && reply.code != 425 {
@@ -73,8 +74,7 @@ impl Session {
         if reply.code != 227 {
             return Err(reply.failure(op).hint("if the server forbids passive connections, use --ftp-active"));
         }
-        // The address in the reply may be anybody's, or one behind the server's router: only the port counts.
-        passive_port(&reply.text).map(Announced::Passive).ok_or_else(|| strange(&reply, op))
+        self.named(&reply).map(Announced::Passive).ok_or_else(|| strange(&reply, op))
     }
 
     /// The end of a transfer that was given up may come before the answer, even twice.
@@ -102,11 +102,7 @@ impl Session {
     /// The replies of as many commands that were sent before come back.
     fn listen_after(&mut self, owed: usize, op: &'static str) -> Result<(Announced, Vec<Reply>)> {
         let own = self.control.local;
-        let (listener, port) = TcpListener::bind(SocketAddr::new(own, 0))
-            .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
-            .map_err(|e| Error::io(e, op))?;
-        // The connections that it accepts have them too.
-        self.set_buffers(&listener);
+        let (listener, port) = self.bind(op)?;
         let own = match own {
             IpAddr::V6(own) => own.to_ipv4_mapped().map_or(IpAddr::V6(own), IpAddr::V4),
             own => own,
@@ -123,6 +119,16 @@ impl Session {
         }
         reply.done(op)?;
         Ok((Announced::Active(listener), before))
+    }
+
+    /// A port of this machine for the server's connections.
+    pub fn bind(&self, op: &'static str) -> Result<(TcpListener, u16)> {
+        let bound = TcpListener::bind(SocketAddr::new(self.control.local, 0))
+            .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
+            .map_err(|e| Error::io(e, op))?;
+        // The connections that it accepts have them too.
+        self.set_buffers(&bound.0);
+        Ok(bound)
     }
 
     /// Begins a transfer: sends the command while the data connection is made.
@@ -152,7 +158,7 @@ impl Session {
     /// Makes the data connection of a transfer whose command was sent.
     pub fn open(&self, announced: Announced, op: &'static str) -> Opening {
         match announced {
-            Announced::Passive(port) => Opening::Made(self.connect(port, op)),
+            Announced::Passive(at) => Opening::Made(self.connect(at, op)),
             Announced::Active(listener) => Opening::Awaited(listener),
         }
     }
@@ -245,12 +251,16 @@ impl Session {
 
     /// The data connection, encrypted where that was agreed, that a reply to EPSV or PASV announces.
     pub fn connected(&mut self, reply: &Reply, op: &'static str) -> Result<Data> {
-        let port = match reply.code {
-            229 => extended_port(&reply.text),
-            227 => passive_port(&reply.text),
+        let at = match reply.code {
+            229 | 227 => self.named(reply),
             _ => return Err(reply.failure(op)),
         };
-        let stream = self.connect(port.ok_or_else(|| strange(reply, op))?, op)?;
+        self.connected_to(at.ok_or_else(|| strange(reply, op))?, op)
+    }
+
+    /// The same to a place that was agreed on.
+    pub fn connected_to(&mut self, at: SocketAddr, op: &'static str) -> Result<Data> {
+        let stream = self.connect(at, op)?;
         let stream = match &self.tls {
             Some(tls) => stream.secured(tls).map_err(|e| tls_failure(e, op))?,
             None => stream,
@@ -258,15 +268,27 @@ impl Session {
         Data { stream, unguarded: self.guard.is_some() }.watched().map_err(|e| Error::io(e, op))
     }
 
-    fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
-        let address = SocketAddr::new(self.control.peer, port);
+    /// Where a reply to EPSV or PASV says that the server listens. The address in it may be anybody's, or one behind the server's router:
+    /// only the port counts, unless the server keeps its data connections on other machines.
+    fn named(&self, reply: &Reply) -> Option<SocketAddr> {
+        let peer = self.control.peer;
+        let port = if reply.code == 229 { extended_port(&reply.text) } else { passive_port(&reply.text) };
+        let claimed = passive_socket(&reply.text).filter(|at| reply.code == 227 && self.features.elsewhere && is_acceptable(*at, peer));
+        claimed.or_else(|| port.map(|port| SocketAddr::new(peer, port)))
+    }
+
+    fn connect(&self, address: SocketAddr, op: &'static str) -> Result<Stream> {
         let stream = Stream::connect(address, CONNECT.min(self.wait), self.wait);
         stream.inspect(|stream| self.set_buffers(stream.tcp())).map_err(|e| {
             let words = match e.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
                 _ => Error::io(e, op).reason(),
             };
-            let e = Error::new(ErrorKind::Broken, op).because(format!("no data connection to port {port} of the server: {words}"));
+            let to = match address.ip() == self.control.peer {
+                true => format!("port {} of the server", address.port()),
+                false => format!("the server's data node {address}"),
+            };
+            let e = Error::new(ErrorKind::Broken, op).because(format!("no data connection to {to}: {words}"));
             let hint = "a firewall must let the server's passive ports through; else use --ftp-active, which lets the server connect";
             e.remedy_is(Remedy::After(Duration::from_secs(1))).hint(hint)
         })
@@ -286,8 +308,8 @@ impl Session {
         listener.set_nonblocking(true).map_err(io)?;
         loop {
             match listener.accept() {
-                // Nobody else gets the data, or gives them.
-                Ok((stream, from)) if from.ip() == self.control.peer => {
+                // Nobody else gets the data, or gives them; the addresses of data nodes are not known.
+                Ok((stream, from)) if from.ip() == self.control.peer || self.features.elsewhere => {
                     stream.set_nonblocking(false).map_err(io)?;
                     return Stream::of(stream, self.wait).map_err(io);
                 }
@@ -417,8 +439,9 @@ impl Data {
 }
 
 /// The data connection that a reply to EPSV announces.
-pub fn passive(reply: &Reply) -> Option<Announced> {
-    (reply.code == 229).then(|| extended_port(&reply.text).map(Announced::Passive)).flatten()
+pub fn passive(reply: &Reply, peer: IpAddr) -> Option<Announced> {
+    let port = extended_port(&reply.text).filter(|_| reply.code == 229)?;
+    Some(Announced::Passive(SocketAddr::new(peer, port)))
 }
 
 fn is_mapped(address: IpAddr) -> bool {
@@ -442,6 +465,11 @@ fn extended_port(text: &[u8]) -> Option<u16> {
 /// The address of the same.
 pub fn passive_address(text: &[u8]) -> Option<Ipv4Addr> {
     passive_numbers(text).map(|[a, b, c, d, ..]| Ipv4Addr::new(a, b, c, d))
+}
+
+/// Address and port of the same, and of each line of a reply to SPAS.
+pub fn passive_socket(text: &[u8]) -> Option<SocketAddr> {
+    Some(SocketAddr::new(passive_address(text)?.into(), passive_port(text)?))
 }
 
 /// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`, with or without brackets.

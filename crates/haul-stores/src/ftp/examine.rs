@@ -115,6 +115,7 @@ fn abilities(features: &Features) -> Vec<String> {
         has(&features.restarts_reading, "resumes downloads"),
         has(&features.restarts_writing, "resumes uploads"),
         has(&features.extended_blocks, "parallel uploads of one file (MODE E)"),
+        (features.stripes() > 0).then(|| format!("striped over {} data nodes (SPAS, SPOR)", features.stripes())),
         features.sets_times().then(|| "sets times".into()),
         features.chmod.then(|| "sets permissions".into()),
         (features.utf8 && !features.plain).then(|| "UTF-8 names".into()),

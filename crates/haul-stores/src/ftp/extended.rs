@@ -18,6 +18,7 @@ use super::features::{cannot, get};
 use super::pool::{Lease, Pool};
 use super::reply::Reply;
 use super::session::Session;
+use super::stripes::Outlets;
 
 /// The header of a block: a descriptor, the count of bytes that follow, and where they belong.
 const HEADER: usize = 17;
@@ -52,7 +53,11 @@ impl Session {
             return self.control.ask_all(before, op).into_iter().collect();
         }
         (self.announced, self.intake, self.offered) = (None, None, None);
-        let passive = if get(&self.features.extended_passive) { "EPSV" } else { "PASV" };
+        let passive = match self.features.stripes() {
+            0 if get(&self.features.extended_passive) => "EPSV",
+            0 => "PASV",
+            _ => "SPAS",
+        };
         let commands = [before, &[command("MODE", b"E")?, command(passive, b"")?]].concat();
         let mut replies: Vec<Reply> = self.control.ask_all(&commands, op).into_iter().collect::<Result<_>>()?;
         match (replies.pop(), replies.pop()) {
@@ -61,13 +66,13 @@ impl Session {
         }
     }
 
-    /// The same with the replies to MODE E and to EPSV or PASV.
+    /// The same with the replies to MODE E and to EPSV, PASV or SPAS.
     pub fn enter_blocks(&mut self, mode: &Reply, passive: &Reply, op: &'static str) -> Result<()> {
         if !mode.is_done() {
             cannot(&self.features.extended_blocks);
             return Err(mode.failure(op).kind_is(ErrorKind::Unsupported));
         }
-        self.blocks = Some(self.connected(passive, op).inspect_err(|_| self.control.give_up())?);
+        self.blocks = Some(self.outlets(passive, op).inspect_err(|_| self.control.give_up())?);
         Ok(())
     }
 
@@ -105,8 +110,8 @@ impl Lane {
         self.lease.busy = true;
         self.owed += 1;
         self.lease.control.send(transfer, op)?;
-        if let Some(data) = self.lease.blocks.take() {
-            self.lease.blocks = self.lease.guarded_blocks(data, op).inspect_err(|_| self.lease.control.give_up())?;
+        if let Some(outlets) = self.lease.blocks.take() {
+            self.lease.blocks = self.lease.guarded_outlets(outlets, op).inspect_err(|_| self.lease.control.give_up())?;
         }
         Ok(())
     }
@@ -118,10 +123,11 @@ impl Lane {
         self.lease.control.send(&commands.concat(), op)
     }
 
-    /// Sends bytes that belong at `at`.
+    /// Sends bytes that belong at `at`: each block to the next of the server's data nodes.
     pub fn send(&mut self, mut at: u64, bytes: &[u8], op: &'static str) -> Result<()> {
         for block in bytes.chunks(BLOCK) {
-            self.write(&[&header(0, block.len() as u64, at), block], op)?;
+            let node = self.lease.blocks.as_mut().map_or(0, Outlets::turn);
+            self.write(node, &[&header(0, block.len() as u64, at), block], op)?;
             at += block.len() as u64;
         }
         Ok(())
@@ -129,19 +135,27 @@ impl Lane {
 
     /// A small file: its data and their end.
     pub fn send_whole(&mut self, bytes: &[u8], op: &'static str) -> Result<()> {
-        self.write(&[&header(0, bytes.len() as u64, 0), bytes, &header(END_OF_DATA | END_OF_FILE, 0, 1)], op)
+        self.write(0, &[&header(0, bytes.len() as u64, 0), bytes, &header(END_OF_DATA | END_OF_FILE, 0, 1)], op)?;
+        self.end_from(1, op)
     }
 
     /// The transfer has all its data. The connection stays open.
     pub fn end(&mut self, op: &'static str) -> Result<()> {
-        self.write(&[&header(END_OF_DATA | END_OF_FILE, 0, 1)], op)
+        self.end_from(0, op)
     }
 
-    fn write(&mut self, parts: &[&[u8]], op: &'static str) -> Result<()> {
-        let Some(mut data) = self.lease.blocks.take() else {
+    /// Each data node counts the ends of its own connections.
+    fn end_from(&mut self, first: usize, op: &'static str) -> Result<()> {
+        let nodes = self.lease.blocks.as_ref().map_or(1, |outlets| outlets.each.len());
+        (first..nodes).try_for_each(|node| self.write(node, &[&header(END_OF_DATA | END_OF_FILE, 0, 1)], op))
+    }
+
+    fn write(&mut self, node: usize, parts: &[&[u8]], op: &'static str) -> Result<()> {
+        let Some(mut outlets) = self.lease.blocks.take() else {
             let closed = Error::new(ErrorKind::Io, op).remedy_is(Remedy::Again).because("the data connection is closed");
             return Err(self.reason().map_or(closed, |reply| reply.failure(op)));
         };
+        let data = &mut outlets.each[node];
         let (mut done, whole) = (0, parts.iter().map(|part| part.len()).sum::<usize>());
         let mut moved = Instant::now();
         loop {
@@ -163,10 +177,10 @@ impl Lane {
                 Err(e) => e,
             };
             // The server ends what is not complete, and says why.
-            drop(data);
+            drop(outlets);
             return Err(self.reason().map_or_else(|| failure(failed, op), |reply| reply.failure(op)));
         }
-        self.lease.blocks = Some(data);
+        self.lease.blocks = Some(outlets);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What a server can do: its answers to FEAT (RFC 2389) and SITE HELP, and what is learned of it later.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use haul_core::hash::Algorithm;
 
@@ -45,6 +45,10 @@ pub struct Features {
     pub lists_all: AtomicBool,
     /// Extended block mode, with partial stores anywhere in a file (ESTO; GFD.20).
     pub extended_blocks: AtomicBool,
+    /// Data connections go to other machines than commands (DSI remote), data nodes, of which there may be several (SPAS, SPOR).
+    pub elsewhere: bool,
+    /// Data nodes that share one transfer; known after the first login.
+    pub nodes: AtomicUsize,
     /// The same for reading (ERET), over connections that the server makes to this machine.
     pub extended_reads: AtomicBool,
     /// Commands that arrive during a transfer are answered when it is over.
@@ -120,7 +124,10 @@ impl Features {
             let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flat_map(|line| [line, &b" "[..]].concat()).collect();
             String::from_utf8_lossy(&all).to_ascii_uppercase()
         };
-        let keeps_files = has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"));
+        let elsewhere =
+            find("DSI").is_some_and(|kind| kind.starts_with("REMOTE")) && ["PARALLEL", "SPAS", "SPOR"].iter().all(|word| has(word));
+        // Nodes that write parts of one file side by side keep files.
+        let keeps_files = elsewhere || has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"));
         let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
         Features {
             utf8: has("UTF8"),
@@ -136,7 +143,10 @@ impl Features {
             restarts_writing: AtomicBool::new(restarts),
             size: maybe("SIZE"),
             mdtm: maybe("MDTM"),
-            extended_passive: AtomicBool::new(true),
+            // Its reply has no address.
+            extended_passive: AtomicBool::new(!elsewhere),
+            elsewhere,
+            nodes: AtomicUsize::new(0),
             fxp: AtomicBool::new(true),
             lists_all: AtomicBool::new(true),
             // Partial stores in any order need a server that keeps files: the others that speak this protocol write tapes or pools.
@@ -163,6 +173,11 @@ impl Features {
             (false, true) => Names::Text,
             (false, false) => Names::Any,
         }
+    }
+
+    /// Data nodes that share one transfer, where there are several.
+    pub fn stripes(&self) -> usize {
+        Some(self.nodes.load(Ordering::Relaxed)).filter(|nodes| *nodes > 1).unwrap_or(0)
     }
 
     pub fn sets_times(&self) -> bool {

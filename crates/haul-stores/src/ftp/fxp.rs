@@ -179,11 +179,11 @@ impl Pair {
         if into.is_loopback() && !from.is_loopback() {
             return Ok(false);
         }
-        let Announced::Passive(port) = self.receiver.announce(OP)? else { return Ok(false) };
-        // Never the address that the reply names: it could make the other server connect to anybody.
-        let agreed = self.direct(SocketAddr::new(self.receiver.control.peer, port))?;
+        // Not the address that the reply names, unless the server has data nodes: it could make the other server connect to anybody.
+        let Announced::Passive(at) = self.receiver.announce(OP)? else { return Ok(false) };
+        let agreed = self.direct(at)?;
         if !agreed {
-            self.receiver.announced = Some(Announced::Passive(port));
+            self.receiver.announced = Some(Announced::Passive(at));
         }
         Ok(agreed)
     }

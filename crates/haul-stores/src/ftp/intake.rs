@@ -1,11 +1,11 @@
 //! What a server sends in extended block mode (MODE E; GFD.20, section 3): it connects to this machine once, and the connection stays open
 //! from one transfer to the next, so that many can be asked for ahead.
 //!
-//! The receiver takes blocks in the order of the file and no others. Servers may send them in any order over several connections; over the one
-//! that is offered here none was seen to, and one that does is served in stream mode.
+//! The receiver takes blocks in the order of the file and no others. Over one connection no server was seen to send them in another; one that
+//! does is served in stream mode. With a connection of each data node the next block is always the first of one of them.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -29,15 +29,36 @@ const BUFFER: usize = 64 << 10;
 /// How long a server may take to connect to this machine for the first time: a firewall in between says nothing.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// A data connection from the server, and bytes of it that belong to the next block.
+/// The data connections from the server: one, or one of each data node.
 #[derive(Debug)]
 pub struct Intake {
+    inlets: Vec<Inlet>,
+}
+
+impl Intake {
+    fn of(each: Vec<Data>) -> Intake {
+        Intake { inlets: each.into_iter().map(|data| Inlet { data, buffer: Vec::new(), used: 0 }).collect() }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.inlets.iter().any(|inlet| inlet.data.is_closed())
+    }
+
+    /// Whether several data nodes send one transfer. Another one needs a session of its own.
+    pub fn is_striped(&self) -> bool {
+        self.inlets.len() > 1
+    }
+}
+
+/// A data connection, and bytes of it that belong to the next block.
+#[derive(Debug)]
+struct Inlet {
     data: Data,
     buffer: Vec<u8>,
     used: usize,
 }
 
-impl Intake {
+impl Inlet {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.used == self.buffer.len() {
             return self.data.read(into);
@@ -69,10 +90,14 @@ impl Intake {
         self.used += HEADER;
         Ok(found)
     }
+}
 
-    pub fn is_closed(&self) -> bool {
-        self.data.is_closed()
-    }
+/// What was read of one connection's share of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// A block whose bytes are still to be read: how many, and where they belong.
+    block: Option<(u64, u64)>,
+    end_of_data: bool,
 }
 
 /// One transfer's place in what the server sends.
@@ -82,22 +107,26 @@ pub struct Incoming {
     next: u64,
     /// Bytes of the transfer at the most.
     most: u64,
-    /// Of the present block.
+    /// Of the present block, which comes over `from`.
     left: u64,
+    from: usize,
+    /// One for each connection, as soon as something was read.
+    shares: Vec<Share>,
     empty: u32,
-    end_of_data: bool,
-    end_of_file: bool,
+    /// Connections that the server has said it ends.
+    ends: u64,
     closes: bool,
 }
 
 impl Incoming {
     /// A transfer of at most `most` bytes.
     pub fn new(most: u64) -> Incoming {
-        Incoming { next: 0, most, left: 0, empty: 0, end_of_data: false, end_of_file: false, closes: false }
+        Incoming { next: 0, most, left: 0, from: 0, shares: Vec::new(), empty: 0, ends: 0, closes: false }
     }
 
     pub fn is_over(&self) -> bool {
-        self.end_of_data && self.end_of_file && self.left == 0
+        let all = self.shares.len() as u64;
+        self.left == 0 && all > 0 && self.ends == all && self.shares.iter().all(|share| share.end_of_data && share.block.is_none())
     }
 
     pub fn closes(&self) -> bool {
@@ -111,11 +140,11 @@ impl Incoming {
     /// `InvalidData` for blocks that are out of their order, overlap, leave gaps, or exceed the transfer, and for counts of ends that do
     /// not add up.
     pub fn read(&mut self, intake: &mut Intake, into: &mut [u8]) -> io::Result<usize> {
-        let strange = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        self.shares.resize(intake.inlets.len(), Share::default());
         loop {
             if self.left > 0 {
                 let most = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                let count = intake.read(&mut into[..most])?;
+                let count = intake.inlets[self.from].read(&mut into[..most])?;
                 if count == 0 && most > 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -125,38 +154,64 @@ impl Incoming {
             if self.is_over() {
                 return Ok(0);
             }
-            let (descriptor, count, offset) = intake.header()?;
-            if descriptor & !(END_OF_DATA | END_OF_FILE | CLOSES) != 0 {
-                return Err(strange(format!("the server sent a block with the unknown descriptor {descriptor}")));
+            if let Some(from) = self.shares.iter().position(|share| share.block.is_some_and(|(_, offset)| offset == self.next)) {
+                self.from = from;
+                self.left = self.shares[from].block.take().map_or(0, |(count, _)| count);
+                continue;
             }
-            if self.end_of_data && count > 0 {
-                return Err(strange("the server sent a block after the end of data".into()));
+            // Each sends its blocks in their order: the next one is the first of a connection.
+            match self.shares.iter().position(|share| share.block.is_none() && !share.end_of_data) {
+                Some(from) => self.header(from, &mut intake.inlets[from])?,
+                None => return Err(self.mismatch()),
             }
-            let last = descriptor & END_OF_DATA != 0;
-            if last && self.end_of_data || descriptor & END_OF_FILE != 0 && (self.end_of_file || offset != 1 || count > 0) {
-                return Err(strange(format!("the server's ends of data do not add up: {offset} over one connection")));
-            }
-            self.end_of_data |= last;
-            self.end_of_file |= descriptor & END_OF_FILE != 0;
-            self.closes |= descriptor & CLOSES != 0;
-            if count == 0 {
-                self.empty += 1;
-                if self.empty > EMPTY_MOST {
-                    return Err(strange("the server sends blocks without bytes".into()));
-                }
-            } else if offset != self.next || offset.checked_add(count).is_none_or(|end| end > self.most) {
-                return Err(strange(format!(
-                    "the server sent {count} bytes for {offset}, and {} to {} were to follow",
-                    self.next, self.most
-                )));
-            }
-            self.left = count;
         }
+    }
+
+    /// All connections have ended, or have a block that is not the next one.
+    fn mismatch(&self) -> io::Error {
+        let strange = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        match self.shares.iter().find_map(|share| share.block) {
+            Some((count, offset)) => {
+                strange(format!("the server sent {count} bytes for {offset}, and {} to {} were to follow", self.next, self.most))
+            }
+            None => strange(format!("the server's ends of data do not add up: {} over {} connections", self.ends, self.shares.len())),
+        }
+    }
+
+    /// Reads what follows over a connection.
+    fn header(&mut self, from: usize, inlet: &mut Inlet) -> io::Result<()> {
+        let strange = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        let all = self.shares.len() as u64;
+        let (descriptor, count, offset) = inlet.header()?;
+        if descriptor & !(END_OF_DATA | END_OF_FILE | CLOSES) != 0 {
+            return Err(strange(format!("the server sent a block with the unknown descriptor {descriptor}")));
+        }
+        // One of them may count for all, or each for itself.
+        if descriptor & END_OF_FILE != 0 {
+            if offset == 0 || count > 0 || self.ends.checked_add(offset).is_none_or(|ends| ends > all) {
+                return Err(strange(format!("the server's ends of data do not add up: {offset} over {all} connections")));
+            }
+            self.ends += offset;
+        }
+        self.shares[from].end_of_data |= descriptor & END_OF_DATA != 0;
+        self.closes |= descriptor & CLOSES != 0;
+        if count == 0 {
+            self.empty += 1;
+            if self.empty > EMPTY_MOST {
+                return Err(strange("the server sends blocks without bytes".into()));
+            }
+            return Ok(());
+        }
+        if offset < self.next || offset.checked_add(count).is_none_or(|end| end > self.most) {
+            return Err(strange(format!("the server sent {count} bytes for {offset}, and {} to {} were to follow", self.next, self.most)));
+        }
+        self.shares[from].block = Some((count, offset));
+        Ok(())
     }
 }
 
 /// Whether a server at `peer` can be expected to reach this machine under its address: not through a translation of addresses.
-fn is_reachable(own: IpAddr, peer: IpAddr) -> bool {
+pub fn is_reachable(own: IpAddr, peer: IpAddr) -> bool {
     let is_inner = |address: IpAddr| match address {
         IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_loopback() || v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64,
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
@@ -180,7 +235,7 @@ impl Session {
         // The reply to MODE is read with that to the port.
         match self.listen_behind(op) {
             Ok(Some(Announced::Active(listener))) => {
-                self.offered = Some(listener);
+                self.offered = Some(vec![listener]);
                 Ok(true)
             }
             _ => {
@@ -205,9 +260,17 @@ impl Session {
         if self.offered.is_none() && !self.offer(op)? {
             return Err(unsupported("the server cannot connect to this machine"));
         }
-        let Some(listener) = self.offered.take() else { return Err(unsupported("there is no port")) };
+        let Some(listeners) = self.offered.take() else { return Err(unsupported("there is no port")) };
         self.busy = true;
         self.control.send(transfers, op)?;
+        let each = listeners.into_iter().map(|listener| self.inlet(listener, op)).collect::<Result<Vec<Data>>>()?;
+        self.intake = Some(Intake::of(each));
+        Ok(())
+    }
+
+    /// The connection that the server makes to a port, after it was asked for a transfer.
+    fn inlet(&mut self, listener: TcpListener, op: &'static str) -> Result<Data> {
+        let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, op).remedy_is(Remedy::Again).because(why.to_string());
         match self.control.await_data(&listener, FIRST.min(self.wait), op) {
             Ok(None) => {}
             // A refusal comes without a connection, which is then made for the next transfer.
@@ -227,9 +290,22 @@ impl Session {
             self.control.give_up();
             return Err(unsupported("the server refused the first transfer"));
         }
-        let data = self.ready(opening, op)?;
-        self.intake = Some(Intake { data, buffer: Vec::new(), used: 0 });
-        Ok(())
+        self.ready(opening, op)
+    }
+
+    /// The same with each data node of a striped server; `false` where it is not to be had.
+    pub fn offer_stripes(&mut self, op: &'static str) -> Result<bool> {
+        if self.features.stripes() == 0 || !get(&self.features.extended_reads) {
+            return Ok(false);
+        }
+        self.leave_blocks(op)?;
+        self.announced = None;
+        self.ask("MODE", b"E", op)?.done(op)?;
+        self.offered = self.offer_each(op)?;
+        if self.offered.is_none() {
+            self.ask("MODE", b"S", op)?.done(op).inspect_err(|_| self.control.give_up())?;
+        }
+        Ok(self.offered.is_some())
     }
 
     /// Whether it is in extended block mode.
@@ -263,14 +339,22 @@ mod tests {
         [&[descriptor][..], &count.to_be_bytes(), &offset.to_be_bytes(), bytes].concat()
     }
 
-    /// What is read of a transfer of at most 10 bytes.
-    fn read(sent: Vec<u8>) -> io::Result<Vec<u8>> {
+    /// A connection over which this comes.
+    fn data(sent: &[u8]) -> Data {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut far = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
-        far.write_all(&sent).expect("sent");
+        far.write_all(sent).expect("sent");
         drop(far);
-        let data = Data::incoming(listener.accept().expect("a connection").0, Duration::from_secs(5)).expect("a stream");
-        let (mut intake, mut incoming) = (Intake { data, buffer: Vec::new(), used: 0 }, Incoming::new(10));
+        Data::incoming(listener.accept().expect("a connection").0, Duration::from_secs(5)).expect("a stream")
+    }
+
+    /// What is read of a transfer of at most 10 bytes.
+    fn read(sent: Vec<u8>) -> io::Result<Vec<u8>> {
+        read_of(vec![data(&sent)])
+    }
+
+    fn read_of(each: Vec<Data>) -> io::Result<Vec<u8>> {
+        let (mut intake, mut incoming) = (Intake::of(each), Incoming::new(10));
         let (mut all, mut buffer) = (Vec::new(), [0; 4]);
         loop {
             match incoming.read(&mut intake, &mut buffer)? {
@@ -317,6 +401,32 @@ mod tests {
             let sent = block(0, 4, 0, b"0123");
             assert_eq!(read(sent[..cut].to_vec()).expect_err("cut").kind(), io::ErrorKind::UnexpectedEof, "{cut}");
         }
+    }
+
+    #[test]
+    fn blocks_of_two_nodes_become_the_file() {
+        let end = |ends| block(END_OF_DATA | END_OF_FILE, 0, ends, b"");
+        let (first, second) = ([block(0, 4, 0, b"0123"), block(0, 2, 8, b"89")].concat(), block(0, 4, 4, b"4567"));
+        // Each counts its own end, or one counts both.
+        for [one, other] in [[end(1), end(1)], [end(2), block(END_OF_DATA, 0, 0, b"")], [block(END_OF_DATA, 0, 0, b""), end(2)]] {
+            for turned in [false, true] {
+                let mut sent = [[first.clone(), one.clone()].concat(), [second.clone(), other.clone()].concat()];
+                if turned {
+                    sent.reverse();
+                }
+                assert_eq!(read_of(sent.iter().map(|sent| data(sent)).collect()).expect("the file"), b"0123456789");
+            }
+        }
+        for (what, one, other) in [
+            ("a gap", [block(0, 4, 0, b"0123"), end(1)].concat(), [block(0, 2, 8, b"89"), end(1)].concat()),
+            ("both send the same", [first.clone(), end(1)].concat(), [block(0, 4, 0, b"0123"), end(1)].concat()),
+            ("an end too many", [first.clone(), end(2)].concat(), [second.clone(), end(1)].concat()),
+            ("an end too few", [first.clone(), end(1)].concat(), [second.clone(), block(END_OF_DATA, 0, 0, b"")].concat()),
+        ] {
+            assert_eq!(read_of(vec![data(&one), data(&other)]).expect_err(what).kind(), io::ErrorKind::InvalidData, "{what}");
+        }
+        let cut = read_of(vec![data(&[first, end(1)].concat()), data(&second)]);
+        assert_eq!(cut.expect_err("cut").kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -15,12 +15,14 @@ use super::data::passive;
 use super::features::{Features, PROBE, cannot, get};
 use super::flags::Security;
 use super::grid::Grid;
+use super::intake::is_reachable;
 use super::pool::Wanted;
 use super::reply::Reply;
 use super::secret::Login;
 use super::session::Session;
 use super::shell::Shell;
 use super::stream::{Tickets, Tls};
+use super::stripes;
 use crate::lock::lock;
 
 /// How long connecting may take.
@@ -238,10 +240,14 @@ impl Dialer {
         if let Some(known) = self.known.get() {
             commands.extend(self.options(&known.features)?);
             blocks &= get(&known.features.extended_blocks);
+            // A server without EPSV is asked when it is needed.
+            blocks &= listens && (known.features.stripes() > 0 || get(&known.features.extended_passive));
             if blocks {
                 commands.push(command("MODE", b"E")?);
             }
-            if listens && get(&known.features.extended_passive) {
+            if listens && blocks && known.features.stripes() > 0 {
+                commands.push(command("SPAS", b"")?);
+            } else if listens && get(&known.features.extended_passive) {
                 commands.push(command("EPSV", b"")?);
             } else {
                 blocks = false;
@@ -269,18 +275,31 @@ impl Dialer {
         if first {
             let mut options = self.options(&known.features)?;
             let probes = get(&known.features.extended_blocks) || get(&known.features.extended_reads);
-            if probes {
+            let striped = known.features.elsewhere;
+            if probes && striped {
+                options.extend([command("MODE", b"E")?, command("SPAS", b"")?, command("MODE", b"S")?]);
+            } else if probes {
                 options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
             }
-            let listens = listens && known.features.mlst.is_some();
+            let listens = listens && known.features.mlst.is_some() && get(&known.features.extended_passive);
             if listens {
                 options.push(command("EPSV", b"")?);
             }
             // Where one is refused, the server does what it did without it.
             let mut replies: Vec<Reply> = control.ask_all(&options, OP).into_iter().collect::<Result<_>>().map_err(|e| self.named(e))?;
-            announced = if listens { replies.pop().and_then(|reply| passive(&reply)) } else { None };
-            if probes && replies.iter().rev().take(2).any(|reply| !reply.is_done()) {
+            announced = if listens { replies.pop().and_then(|reply| passive(&reply, control.peer)) } else { None };
+            let nodes =
+                if probes && striped { replies.iter().rev().nth(1).map_or(0, |reply| stripes::count(reply, control.peer)) } else { 0 };
+            known.features.nodes.store(nodes, Ordering::Relaxed);
+            // Without one that can be used, data go where the commands go.
+            known.features.extended_passive.fetch_or(probes && striped && nodes == 0, Ordering::Relaxed);
+            let modes = replies.iter().rev().step_by(if striped { 2 } else { 1 }).take(2);
+            // What is behind a server with one data node, it does not say: perhaps no disk.
+            if probes && (modes.into_iter().any(|reply| !reply.is_done()) || striped && nodes < 2) {
                 cannot(&known.features.extended_blocks);
+                cannot(&known.features.extended_reads);
+            }
+            if !is_reachable(control.local, control.peer) {
                 cannot(&known.features.extended_reads);
             }
         }
@@ -290,7 +309,7 @@ impl Dialer {
             match (blocks, replies.pop(), last) {
                 (true, Some(mode), Some(passive)) => entry = Some((mode, passive)),
                 (true, ..) => control.ask("MODE", b"S", OP)?.done(OP).map(drop)?,
-                (false, _, last) => announced = last.and_then(|reply| passive(&reply)),
+                (false, _, last) => announced = last.and_then(|reply| passive(&reply, control.peer)),
             }
         }
         Ok((

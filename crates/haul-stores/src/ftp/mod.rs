@@ -8,6 +8,7 @@
 //!
 //! With GridFTP servers: sink -> block_sink, batch -> block_batch -> extended (data to the server in blocks);
 //!                       source, batch -> block_get -> intake (data from it).
+//! Both over several data nodes, where a server has them: stripes.
 //!
 //! A transfer takes a control connection and a data connection, so that files move side by side only over several sessions; what
 //! is asked of one session is asked of many names at once, before the first answer is there (RFC 959, 2228, 2389, 2428, 3659,
@@ -48,6 +49,7 @@ mod source;
 mod staged;
 mod store;
 mod stream;
+mod stripes;
 
 pub use examine::Examined;
 pub use flags::Flags;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::data::Data;
 use super::intake::Intake;
 use super::login::{Dialer, Known, Refused};
 use super::session::Session;
+use super::stripes::Outlets;
 use crate::lock::lock;
 
 /// A session that was idle for this long is asked whether it still is one before it is used.
@@ -204,7 +204,7 @@ impl Pool {
 
     /// Whether an idle session is still one.
     fn revived(&self, mut session: Session, stale: bool) -> Option<Session> {
-        let is_closed = session.blocks.as_ref().is_some_and(Data::is_closed) || session.intake.as_ref().is_some_and(Intake::is_closed);
+        let is_closed = session.blocks.as_ref().is_some_and(Outlets::is_closed) || session.intake.as_ref().is_some_and(Intake::is_closed);
         if !session.is_usable() || is_closed {
             return None;
         }

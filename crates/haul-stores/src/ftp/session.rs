@@ -14,6 +14,7 @@ use super::gsi::Guard;
 use super::intake::Intake;
 use super::reply::Reply;
 use super::stream::Tls;
+use super::stripes::Outlets;
 
 /// Bytes of a listing: a hundred for each of some million names.
 const LISTING_MOST: usize = 1 << 30;
@@ -31,12 +32,12 @@ pub struct Session {
     pub wait: Duration,
     /// Agreed on ahead.
     pub announced: Option<Announced>,
-    /// In extended block mode: the data connection to the server.
-    pub blocks: Option<Data>,
+    /// In extended block mode: the data connections to the server.
+    pub blocks: Option<Outlets>,
     /// The same from the server.
     pub intake: Option<Intake>,
-    /// In extended block mode, with a port of this machine that the server is to connect to.
-    pub offered: Option<TcpListener>,
+    /// In extended block mode, with ports of this machine that the server is to connect to: one, or one for each data node.
+    pub offered: Option<Vec<TcpListener>>,
     /// The algorithm that was chosen for HASH.
     pub hash: Option<Algorithm>,
     /// A transfer is going on: nothing else can be asked.

@@ -62,11 +62,15 @@ impl Shared {
 
 impl Shared {
     /// A session over which the server sends in extended block mode, after it was asked for these transfers; `None` where it cannot.
-    pub fn intake(&self, transfers: &[u8], op: &'static str) -> Result<Option<Lease>> {
+    /// `striped`: over connections of all data nodes.
+    pub fn intake(&self, transfers: &[u8], striped: bool, op: &'static str) -> Result<Option<Lease>> {
         if !get(&self.features.extended_reads) {
             return Ok(None);
         }
-        let mut lease = self.pool.take_intake()?;
+        let mut lease = if striped { self.pool.take()? } else { self.pool.take_intake()? };
+        if striped && !lease.offer_stripes(op)? {
+            return Ok(None);
+        }
         match lease.ask_blocks(transfers, op) {
             Ok(()) => Ok(Some(lease)),
             Err(e) if e.kind() == ErrorKind::Unsupported => Ok(None),
@@ -93,7 +97,8 @@ impl Ftp {
             atomic_commit: features.replaces,
             durable: true,
             attach: true,
-            readers_per_file: connections.min(READERS),
+            // All data nodes send one file to one reader.
+            readers_per_file: if features.stripes() > 0 && get(&features.extended_reads) { 1 } else { connections.min(READERS) },
             runs: if get(&features.extended_reads) { Runs::Fixed } else { Runs::Open },
             one_line_names: true,
             text_names: features.utf8,
@@ -129,7 +134,7 @@ impl Store for Ftp {
 
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         let entry = self.shared.stat(name, want).map_err(|e| e.on(name))?;
-        if self.moves_data && entry.kind == Kind::File && entry.size >= LARGE {
+        if self.moves_data && entry.kind == Kind::File && entry.size >= LARGE && self.caps.readers_per_file > 1 {
             self.shared.pool.prepare(READERS as usize, Wanted::Intake);
         }
         Ok(entry)

@@ -135,6 +135,13 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Stops all its processes where they are.
+    pub(crate) fn freeze(&self) {
+        kill_group(self.child.id(), Signal::STOP);
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != self.child.id());
