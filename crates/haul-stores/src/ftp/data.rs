@@ -302,14 +302,20 @@ impl Session {
         }
     }
 
+    /// Whether this is the address of the server, or of one of its data nodes.
+    fn is_server(&self, from: IpAddr) -> bool {
+        let is_node = || self.features.nodes.get().is_some_and(|nodes| nodes.contains(&from.to_canonical()));
+        from == self.control.peer || is_node()
+    }
+
     fn accept(&self, listener: &TcpListener, op: &'static str) -> Result<Stream> {
         let until = Instant::now() + CONNECT.min(self.wait);
         let io = |e| Error::io(e, op);
         listener.set_nonblocking(true).map_err(io)?;
         loop {
             match listener.accept() {
-                // Nobody else gets the data, or gives them; the addresses of data nodes are not known.
-                Ok((stream, from)) if from.ip() == self.control.peer || self.features.elsewhere => {
+                // Nobody else gets the data, or gives them.
+                Ok((stream, from)) if self.is_server(from.ip()) => {
                     stream.set_nonblocking(false).map_err(io)?;
                     return Stream::of(stream, self.wait).map_err(io);
                 }

@@ -1,6 +1,8 @@
 //! What a server can do: its answers to FEAT (RFC 2389) and SITE HELP, and what is learned of it later.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_core::hash::Algorithm;
 
@@ -47,8 +49,8 @@ pub struct Features {
     pub extended_blocks: AtomicBool,
     /// Data connections go to other machines than commands (DSI remote), data nodes, of which there may be several (SPAS, SPOR).
     pub elsewhere: bool,
-    /// Data nodes that share one transfer; known after the first login.
-    pub nodes: AtomicUsize,
+    /// Addresses of the data nodes that share one transfer; known after the first login.
+    pub nodes: OnceLock<Vec<IpAddr>>,
     /// The same for reading (ERET), over connections that the server makes to this machine.
     pub extended_reads: AtomicBool,
     /// Commands that arrive during a transfer are answered when it is over.
@@ -146,7 +148,7 @@ impl Features {
             // Its reply has no address.
             extended_passive: AtomicBool::new(!elsewhere),
             elsewhere,
-            nodes: AtomicUsize::new(0),
+            nodes: OnceLock::new(),
             fxp: AtomicBool::new(true),
             lists_all: AtomicBool::new(true),
             // Partial stores in any order need a server that keeps files: the others that speak this protocol write tapes or pools.
@@ -177,7 +179,7 @@ impl Features {
 
     /// Data nodes that share one transfer, where there are several.
     pub fn stripes(&self) -> usize {
-        Some(self.nodes.load(Ordering::Relaxed)).filter(|nodes| *nodes > 1).unwrap_or(0)
+        self.nodes.get().map(Vec::len).filter(|nodes| *nodes > 1).unwrap_or(0)
     }
 
     pub fn sets_times(&self) -> bool {

@@ -288,9 +288,12 @@ impl Dialer {
             // Where one is refused, the server does what it did without it.
             let mut replies: Vec<Reply> = control.ask_all(&options, OP).into_iter().collect::<Result<_>>().map_err(|e| self.named(e))?;
             announced = if listens { replies.pop().and_then(|reply| passive(&reply, control.peer)) } else { None };
-            let nodes =
-                if probes && striped { replies.iter().rev().nth(1).map_or(0, |reply| stripes::count(reply, control.peer)) } else { 0 };
-            known.features.nodes.store(nodes, Ordering::Relaxed);
+            let nodes = if probes && striped {
+                replies.iter().rev().nth(1).map_or_else(Vec::new, |reply| stripes::addresses(reply, control.peer))
+            } else {
+                Vec::new()
+            };
+            let nodes = known.features.nodes.get_or_init(|| nodes).len();
             // Without one that can be used, data go where the commands go.
             known.features.extended_passive.fetch_or(probes && striped && nodes == 0, Ordering::Relaxed);
             let modes = replies.iter().rev().step_by(if striped { 2 } else { 1 }).take(2);

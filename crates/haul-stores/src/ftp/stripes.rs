@@ -56,9 +56,9 @@ fn nodes(reply: &Reply, peer: IpAddr) -> Option<Vec<SocketAddr>> {
     Some(lines().collect()).filter(|all: &Vec<SocketAddr>| !all.is_empty() && all.iter().all(|at| is_acceptable(*at, peer)))
 }
 
-/// How many there are, as far as they can be used.
-pub fn count(reply: &Reply, peer: IpAddr) -> usize {
-    nodes(reply, peer).map_or(0, |all| all.len())
+/// Their addresses, if they can be used.
+pub fn addresses(reply: &Reply, peer: IpAddr) -> Vec<IpAddr> {
+    nodes(reply, peer).map_or_else(Vec::new, |all| all.iter().map(SocketAddr::ip).collect())
 }
 
 impl Session {
@@ -105,17 +105,17 @@ mod tests {
     #[test]
     fn data_nodes_are_read() {
         let peer = "130.1.2.3".parse().expect("an address");
-        let count = |lines: &[&str]| count(&reply(229, &lines.iter().map(|line| line.to_string()).collect::<Vec<_>>()), peer);
+        let count = |lines: &[&str]| addresses(&reply(229, &lines.iter().map(|line| line.to_string()).collect::<Vec<_>>()), peer).len();
         assert_eq!(count(&[" 130,1,2,4,16,1", " 140,1,2,4,16,1", "End"]), 2);
         assert_eq!(count(&["End"]), 0);
         // This machine's, this network's, nobody's, and a port of something else.
         for bad in [" 127,0,0,1,16,1", " 10,0,0,1,16,1", " 0,0,0,0,16,1", " 224,0,0,1,16,1", " 169,254,169,254,16,1", " 130,1,2,4,0,22"] {
             assert_eq!(count(&[" 130,1,2,4,16,1", bad, "End"]), 0, "{bad}");
         }
-        assert_eq!(super::count(&reply(500, &[" 130,1,2,4,16,1".into()]), peer), 0);
+        assert!(addresses(&reply(500, &[" 130,1,2,4,16,1".into()]), peer).is_empty());
         let many: Vec<String> = (0..10_000).map(|n| format!(" 130,1,{},{},16,1", n / 250, n % 250)).collect();
-        assert_eq!(super::count(&reply(229, &many), peer), 0);
-        assert_eq!(super::count(&reply(229, &many[..64]), peer), 64);
+        assert!(addresses(&reply(229, &many), peer).is_empty());
+        assert_eq!(addresses(&reply(229, &many[..64]), peer).len(), 64);
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn the_endpoint_is_the_first_that_is_said() {
     let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "TRUE");
     assert_eq!(said(&asked(&home, &[ignored, all[1], all[2]])), None);
     assert_eq!(said(&asked(&home, &[ignored, all[0]])).unwrap(), "http://a:1");
-    for bad in ["host:9000", "ftp://x", "http://", "s3.example.com", "http://user:pw@h", "http://h/?x"] {
+    for bad in ["ftp://x", "http://", "http://user:pw@h", "http://h/?x"] {
         let error = Account::open(&AccountOptions { endpoint_url: Some(bad.into()), ..asked(&home, &[]) }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage, "{bad}");
     }

@@ -131,7 +131,7 @@ pub fn check_bucket(name: &str) -> Result<(), String> {
             "it is a directory bucket of S3 Express One Zone, which haul does not speak: use the AWS CLI, or a general purpose bucket";
         return Err(why.into());
     }
-    if name.ends_with(".mrap") || (name.starts_with("arn:") && name.contains(":s3::")) {
+    if name.ends_with(".mrap") || (name.starts_with("arn:") && name.contains(":s3::") && name.contains(":accesspoint")) {
         let why = "it is a multi-Region access point, which needs signatures of version 4A: name one of its buckets";
         return Err(why.into());
     }

@@ -19,12 +19,12 @@ fn endpoints_are_read_as_people_write_them() {
         (" https://host:8443/some/prefix/ ", "https://host:8443/some/prefix"),
         ("https://host/a%2fb%41+(c)", "https://host/a%2FbA%2B%28c%29"),
         ("http://minio_1:9000", "http://minio_1:9000"),
+        ("localhost:9000", "https://localhost:9000"),
+        ("s3.example.org", "https://s3.example.org"),
     ] {
         assert_eq!(endpoint(text).to_string(), shown, "{text}");
     }
-    for wrong in
-        ["", "localhost:9000", "https://", "http:///x", "ftp://host", "s3://bucket", "https://key:secret@host", "https://https://x"]
-    {
+    for wrong in ["", "https://", "http:///x", "ftp://host", "s3://bucket", "https://key:secret@host", "https://https://x"] {
         assert_eq!(Endpoint::parse(wrong), None, "{wrong}");
     }
     for wrong in ["?x", "#x", ":x", ":0", ":65536", ":-1", "//a", " st", "..b", "\u{e9}", "/\u{e9}", "\r\nX: y"] {
@@ -111,7 +111,7 @@ fn a_bucket_that_cannot_be_is_refused_with_the_reason() {
         ("192.168.5.4", "IP address"),
         ("xn--abc", "reserved"),
         ("abc-s3alias", "reserved"),
-        ("abc--x-s3", "reserved"),
+        ("abc--x-s3", "S3 Express"),
         ("a/b", "'/'"),
         ("b\u{fc}cher", "'\u{fc}'"),
         ("a b", "' '"),
