@@ -63,7 +63,7 @@ export GOTOOLCHAIN=local CGO_ENABLED=0 GOBIN="$place/bin"
 export GOPATH="${GOPATH:-$place/path}" GOCACHE="${GOCACHE:-$place/cache}"
 # The module cache can be removed with target; the compiler has memory to spare, and collects less garbage.
 export GOFLAGS="-modcacherw -trimpath -buildvcs=false" GOGC="${GOGC:-400}"
-install_server() { # name, version, what go is told
+install_server() { # name, version, arguments of go
     if is_there "$1" "$2"; then return; fi
     name=$1 version=$2
     shift 2

@@ -22,6 +22,12 @@ pub fn http(text: &str) -> Option<Time> {
     rfc2822::DateTimeParser::new().parse_timestamp(text.trim_ascii()).ok().map(time_of)
 }
 
+/// The same, to the second (RFC 9110, section 5.6.7). `None` outside of the years 0 to 9999.
+pub fn http_text(time: Time) -> Option<String> {
+    let time = Timestamp::new(time.secs, 0).ok()?;
+    rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()
+}
+
 fn time_of(time: Timestamp) -> Time {
     let nanos = time.as_nanosecond();
     // Both are within what a timestamp can be.
@@ -57,6 +63,7 @@ mod tests {
         }
         assert_eq!(http("Wed, 21 Oct 2015 07:28:00 GMT"), at(1_445_412_480, 0));
         assert_eq!(http("Sun, 06 Nov 1994 08:49:37 GMT"), at(784_111_777, 0));
+        assert_eq!(http("Sun, 06 Nov 1994 08:49:37 GMT").and_then(http_text).as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
         for wrong in [
             "",
             "Wed, 21 Oct 2015 07:28:00",

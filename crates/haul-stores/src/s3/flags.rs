@@ -7,6 +7,7 @@ use haul_core::place::Scheme;
 use serde::{Deserialize, Serialize};
 
 use crate::http_client::TlsFlags;
+use crate::http_client::time;
 use crate::provider::{Values, root_all};
 
 /// What the flags say of object stores.
@@ -65,8 +66,8 @@ pub struct Flags {
     /// Set the Content-Language of objects
     #[arg(long, value_name = "TEXT", value_parser = header_text)]
     pub content_language: Option<String>,
-    /// Set the Expires header of objects (Tue, 01 Jan 2030 00:00:00 GMT)
-    #[arg(long, value_name = "DATE", value_parser = header_text)]
+    /// Set the Expires header of objects (2030-01-01T00:00:00Z)
+    #[arg(long, value_name = "DATE", value_parser = http_date)]
     pub expires_at: Option<String>,
     /// Set the tags of objects
     #[arg(long, value_name = "K=V&K=V", value_parser = header_text)]
@@ -137,6 +138,12 @@ fn pair(text: &str) -> Result<(String, String), String> {
         return Err("the key takes letters, digits and - _ . only".into());
     }
     Ok((name.to_ascii_lowercase(), header_text(value)?))
+}
+
+/// A time as in ISO 8601 or as in HTTP, in the form of HTTP: services ignore others without a word.
+fn http_date(text: &str) -> Result<String, String> {
+    let at = time::iso(text).or_else(|| time::http(text)).and_then(time::http_text);
+    at.ok_or_else(|| "a date is 2030-01-01T00:00:00Z, or Tue, 01 Jan 2030 00:00:00 GMT".into())
 }
 
 fn header_text(text: &str) -> Result<String, String> {

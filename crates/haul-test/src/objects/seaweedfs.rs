@@ -26,7 +26,7 @@ impl SeaweedFs {
         fs::write(place.path().join("s3.json"), identities)?;
         let mut command = server("seaweedfs", place.path());
         command.args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-dir=data", "-filer", "-s3", "-s3.config=s3.json"]);
-        // It reports to its makers unless it is told not to.
+        // Telemetry is on by default.
         command.args(["-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-filer.localSocket=filer.sock"]);
         command.args(["-s3.localSocket=s3.sock", "-master.volumeSizeLimitMB=64", "-volume.max=0"]);
         for part in ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc"]

@@ -139,7 +139,7 @@ fn buckets_that_haul_does_not_speak_to_are_named() {
     w.haul("ls s3://mfzwi23gnjvgw.mrap/").run().says("version 4A").says("name one of its buckets");
 }
 
-/// What an object has beside its content goes along, in one request and in parts, within a server and between two.
+/// What an object has beside its content is copied too, in one request and in parts, within a server and between two.
 #[test]
 fn headers_metadata_and_tags_go_along() {
     let w = World::new();

@@ -180,12 +180,7 @@ fn where_it_is_asked_for_each_has_a_name_that_stands_for_it() {
     w.tree("up: \u{ff05}2E\u{ff05}2E/x=1 a/\u{ff05}2F/c=2 both\u{ff05}~=3");
     w.haul("cp --map-keys --retries 0 up/ @/in/").ends(23);
     let bucket = format!("/{}", w.bucket);
-    let put: std::collections::BTreeSet<Vec<u8>> = server
-        .requests()
-        .iter()
-        .filter(|seen| seen.method == "PUT")
-        .map(|seen| decode(seen.path.strip_prefix(&bucket).unwrap_or_default()))
-        .collect();
+    let put = put_keys(&server, &bucket);
     for key in [&b"/in/../x"[..], b"/in/a//c", b"/in/both"] {
         assert!(put.contains(key), "{:?}", put.iter().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>());
     }
@@ -193,6 +188,12 @@ fn where_it_is_asked_for_each_has_a_name_that_stands_for_it() {
     let _server = shelf(&mut w, &[(b"in/good", b"1"), (&long, b"too long for a file")]);
     w.haul("cp --map-keys @/in/ rest").ends(23).says("qqq");
     assert_eq!(files(&w, "rest"), ["rest/good"]);
+}
+
+/// The keys that objects were put to, behind `prefix` of the path.
+fn put_keys(server: &Scripted, prefix: &str) -> std::collections::BTreeSet<Vec<u8>> {
+    let puts = server.requests().into_iter().filter(|seen| seen.method == "PUT");
+    puts.map(|seen| decode(seen.path.strip_prefix(prefix).unwrap_or_default())).collect()
 }
 
 /// Between buckets a key is a key, whatever no file could be called.
@@ -210,12 +211,7 @@ fn between_buckets_keys_stay_as_they_are() {
     w.endpoint = server.endpoint(&w.real);
     w.haul("cp @/in/ @/out/").ends(0);
     let bucket = format!("/{}/", w.bucket);
-    let put: std::collections::BTreeSet<Vec<u8>> = server
-        .requests()
-        .iter()
-        .filter(|seen| seen.method == "PUT")
-        .map(|seen| decode(seen.path.strip_prefix(&bucket).unwrap_or_default()))
-        .collect();
+    let put = put_keys(&server, &bucket);
     let wanted = keys.iter().map(|key| [b"out/", &key[3..]].concat()).collect();
     assert_eq!(put, wanted);
 }

@@ -88,7 +88,7 @@ fn wishes_are_done_on_unchanged_objects() {
     w.tree("src: a.html=100 d/large=20M");
     w.haul("cp -a src/ @/to/").ends(0);
     let flags = "--metadata project=mars --content-type text/x-mine --content-language de --content-disposition inline --content-encoding x \
-                 --cache-control no-store --storage-class REDUCED_REDUNDANCY --tagging a=b&c=d";
+                 --cache-control no-store --storage-class REDUCED_REDUNDANCY --tagging a=b&c=d --expires-at 2030-01-01T00:00:00Z";
     let sent = || scripted.requests().iter().filter(|seen| seen.method == "PUT").map(|seen| seen.body).sum::<u64>();
     scripted.clear_seen();
     let ended = w.haul(&format!("sync -a --json {flags} src/ @/to/")).ends(0);
@@ -100,6 +100,8 @@ fn wishes_are_done_on_unchanged_objects() {
             ("content-type", "text/x-mine"),
             ("content-language", "de"),
             ("content-disposition", "inline"),
+            ("content-encoding", "x"),
+            ("expires", "Tue, 01 Jan 2030 00:00:00 GMT"),
             ("cache-control", "no-store"),
             ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
         ] {
@@ -107,6 +109,7 @@ fn wishes_are_done_on_unchanged_objects() {
         }
         assert!(w.request("GET", &format!("/{key}?tagging="), &[], b"").text().contains("<Key>c</Key><Value>d</Value>"), "{key}");
     }
+    w.haul("cp --expires-at soon src/a.html @/").ends(1).says("2030-01-01T00:00:00Z");
     // Once more there is nothing to set. Tags alone need no copy.
     scripted.clear_seen();
     w.haul(&format!("sync -a {flags} src/ @/to/")).moves_nothing();
