@@ -140,6 +140,7 @@ fn copy_now(cx: &Arc<Context>, root: usize, path: &[u8]) {
     copy_one(cx, root, path);
     while let Some(task) = cx.sched.drain() {
         (cx.perform)(cx, task);
+        cx.sched.drained();
     }
 }
 

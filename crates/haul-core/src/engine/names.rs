@@ -28,6 +28,7 @@ pub fn push(cx: &Arc<Context>, work: &Arc<DirWork>, batch: Vec<Name>, drained: &
     while let Some(task) = cx.sched.drain() {
         let began = Instant::now();
         (cx.perform)(cx, task);
+        cx.sched.drained();
         *drained += began.elapsed();
     }
 }

@@ -57,7 +57,8 @@ impl<K: Kinds> Scheduler<K> {
     }
 
     /// Waits for a task, to be returned by `done`. `None`: the work is done, or the run is stopped. `worker` counts from 0; those
-    /// at or above the limit sleep.
+    /// at or above the limit sleep. While more are at work than a lowered limit allows, nobody gets a task: who left a shared file
+    /// for the limit's sake would be handed the same file again.
     pub fn next(&self, worker: u32) -> Option<Task<K>> {
         let mut state = self.lock();
         loop {
@@ -70,7 +71,9 @@ impl<K: Kinds> Scheduler<K> {
                 state = wait(&self.parked, state, Duration::from_secs(5));
                 continue;
             }
-            if let Some(task) = state.take(self.bundle, true) {
+            if state.pool.has_room()
+                && let Some(task) = state.take(self.bundle, true)
+            {
                 // One is woken for new work; whoever takes a piece and sees more passes the word on.
                 self.wake_one(&state);
                 return Some(task);
@@ -82,12 +85,13 @@ impl<K: Kinds> Scheduler<K> {
     }
 
     fn wake_one(&self, state: &State<K>) {
-        if state.pool.sleeping > 0 && !state.is_empty() {
+        if state.pool.sleeping > 0 && (!state.is_empty() || state.large.is_offered()) {
             self.wake.notify_one();
         }
     }
 
-    /// A task for a worker in the middle of a listing while the queues are full. `None`: continue listing.
+    /// A task for a worker in the middle of a listing while the queues are full, to be returned by `done` and then by `drained`.
+    /// `None`: continue listing.
     pub fn drain(&self) -> Option<Task<K>> {
         let mut state = self.lock();
         loop {
@@ -95,12 +99,19 @@ impl<K: Kinds> Scheduler<K> {
                 return None;
             }
             if let Some(task) = state.take(self.bundle, false) {
+                state.pool.nested += 1;
                 return Some(task);
             }
             state.pool.sleeping += 1;
             state = wait(&self.wake, state, Duration::from_millis(20));
             state.pool.sleeping -= 1;
         }
+    }
+
+    /// A task that `drain` has given is done.
+    pub fn drained(&self) {
+        let pool = &mut self.lock().pool;
+        pool.nested = pool.nested.saturating_sub(1);
     }
 
     /// Takes a task back. `true` if it was the last and nothing is left.
@@ -203,8 +214,9 @@ impl<K: Kinds> Scheduler<K> {
         if more {
             self.parked.notify_all();
         }
-        if fewer {
-            // Those that wait beyond the new limit are to park, or a call for one worker could end with them.
+        if more || fewer {
+            // Those within it may have waited for others to end. Those that wait beyond it are to park, or a call for one worker
+            // could end with them.
             self.wake.notify_all();
         }
     }
@@ -239,7 +251,7 @@ impl<K: Kinds> Scheduler<K> {
     /// Workers at work beyond the limit, which was lowered meanwhile.
     pub fn surplus(&self) -> usize {
         let pool = &self.lock().pool;
-        pool.running.saturating_sub(pool.limit as usize)
+        pool.at_work().saturating_sub(pool.limit as usize)
     }
 
     /// Tasks that were handed out and have not come back.

@@ -42,9 +42,12 @@ pub struct Large<F> {
 }
 
 /// The workers.
+#[derive(Default)]
 pub struct Pool {
     /// Tasks handed out and not returned.
     pub running: usize,
+    /// Of these, tasks that a worker does in the middle of a listing.
+    pub nested: usize,
     /// Workers that wait for something to do.
     pub sleeping: usize,
     /// Tasks that may find more to do.
@@ -75,6 +78,16 @@ impl<K: Kinds> Walk<K> {
 }
 
 impl Pool {
+    /// Workers that have a task.
+    pub fn at_work(&self) -> usize {
+        self.running.saturating_sub(self.nested)
+    }
+
+    /// Those of a lowered limit end what they do, at their own time, before another worker begins something.
+    pub fn has_room(&self) -> bool {
+        self.at_work() < self.limit as usize
+    }
+
     pub fn begin(&mut self, lane: Lane) {
         self.running += 1;
         match lane {
@@ -98,13 +111,17 @@ impl<F: FileWork> Large<F> {
     pub fn next(&mut self) -> Option<Arc<F>> {
         self.waiting.pop_front().or_else(|| self.shared.iter().find(|file| file.wants_workers()).cloned())
     }
+
+    /// Whether a file in the works takes another worker.
+    pub fn is_offered(&self) -> bool {
+        self.shared.iter().any(|file| file.wants_workers())
+    }
 }
 
 impl<K: Kinds> State<K> {
     pub fn new(workers: u32, spill: &Path) -> Self {
         let walk = Walk { feed: None, pending: Pending::new(spill), listable: Vec::new(), names: Queues::new() };
-        let pool =
-            Pool { running: 0, sleeping: 0, walking: 0, on_large: 0, limit: workers, closed: false, away: 0, fed: false, last: false };
+        let pool = Pool { limit: workers, ..Pool::default() };
         State {
             walk,
             effects: Queues::new(),
@@ -131,7 +148,7 @@ impl<K: Kinds> State<K> {
         let chunks = self.large.shared.iter().map(|file| file.lendable()).sum();
         let listing = !self.walk.listable.is_empty() || self.walk.feed.is_some();
         let other = listing || self.effects.len() > 0 || !self.large.waiting.is_empty();
-        let dry = dirs == 0 && names == 0 && !other && !self.large.shared.iter().any(|file| file.wants_workers());
+        let dry = dirs == 0 && names == 0 && !other && !self.large.is_offered();
         Stock { dirs, names, chunks, bundle: self.batches.files, other, dry }
     }
 

@@ -38,7 +38,7 @@ impl Kinds for Bare {
 }
 
 fn scheduler() -> (Scheduler<Bare>, Arc<DirWork>) {
-    let sched = Scheduler::new(BundleLimit { bytes: 1, files: 1 }, 1, Path::new("/nonexistent"));
+    let sched = Scheduler::new(BundleLimit { bytes: 1, files: 1 }, 8, Path::new("/nonexistent"));
     let top = Arc::new(DirWork::top(0, Dir::root()));
     sched.feed(0);
     let Some(Task::Feed(0)) = sched.next(0) else { panic!("the root comes first") };
@@ -123,7 +123,7 @@ fn what_is_lent_is_one_open_item_for_each_directory_it_is_from() {
     assert!(Arc::ptr_eq(work, &top));
     assert_eq!(dirs.iter().map(|dir| &dir.entry.name.leaf[..]).collect::<Vec<_>>(), [b"a", b"b"], "the oldest first");
 
-    let other: Scheduler<Bare> = Scheduler::new(BundleLimit { bytes: 1, files: 1 }, 1, Path::new("/nonexistent"));
+    let other: Scheduler<Bare> = Scheduler::new(BundleLimit { bytes: 1, files: 1 }, 8, Path::new("/nonexistent"));
     let mut stand_in = DirWork::top(0, Dir::root());
     stand_in.lease = Some(Lease { rank: 0, id: *lease });
     let stand_in = Arc::new(stand_in);
@@ -147,4 +147,69 @@ fn what_is_lent_is_one_open_item_for_each_directory_it_is_from() {
     assert!(matches!(sched.next(0), Some(Task::Finish(_))));
     assert!(!sched.done(Lane::Other) && !sched.standing().walked, "below those directories somebody is at work");
     assert!(sched.confirmed() && sched.standing().idle && sched.standing().walked);
+}
+
+/// A file of which any number of workers may take chunks.
+struct Endless(Arc<DirWork>);
+
+impl FileWork for Endless {
+    fn chunks_left(&self) -> usize {
+        1000
+    }
+
+    fn wants_workers(&self) -> bool {
+        true
+    }
+
+    fn lendable(&self) -> usize {
+        0
+    }
+
+    fn work(&self) -> &Arc<DirWork> {
+        &self.0
+    }
+}
+
+struct Large;
+
+impl Kinds for Large {
+    type Name = ();
+    type Effect = ();
+    type Small = ();
+    type File = Endless;
+    type Check = ();
+    type Reply = ();
+}
+
+#[test]
+fn a_worker_that_left_for_the_limits_sake_gets_nothing_until_others_have_ended() {
+    let sched: Scheduler<Large> = Scheduler::new(BundleLimit { bytes: 1, files: 1 }, 4, Path::new("/nonexistent"));
+    let batches = Batches { files: 1, names: 1, dirs: 1 };
+    sched.share(&Arc::new(Endless(Arc::new(DirWork::top(0, Dir::root())))));
+    for worker in 0..4 {
+        assert!(matches!(sched.next(worker), Some(Task::File(_))));
+    }
+    sched.set_limits(2, batches);
+    assert_eq!(sched.surplus(), 2);
+    for _ in 0..2 {
+        sched.done(Lane::Large);
+    }
+    assert_eq!(sched.surplus(), 0);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| sched.next(0).is_some());
+        let began = std::time::Instant::now();
+        while sched.lock().pool.sleeping == 0 && !first.is_finished() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it neither waits nor has a task");
+            std::thread::yield_now();
+        }
+        let waited = !first.is_finished();
+        sched.done(Lane::Large);
+        assert!(first.join().unwrap() && waited, "two were at work already");
+    });
+    let second = std::thread::scope(|scope| {
+        let second = scope.spawn(|| sched.next(1).is_some());
+        sched.set_limits(3, batches);
+        second.join().unwrap()
+    });
+    assert!(second, "a raised limit has room");
 }
