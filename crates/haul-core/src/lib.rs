@@ -38,6 +38,7 @@ pub mod schedule;
 pub mod spec;
 pub mod spill;
 pub mod store;
+pub mod stripe;
 pub mod survey;
 pub mod team;
 pub mod tune;
