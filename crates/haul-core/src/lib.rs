@@ -37,6 +37,7 @@ pub mod rlimit;
 pub mod schedule;
 pub mod spec;
 pub mod spill;
+pub mod spread;
 pub mod store;
 pub mod stripe;
 pub mod survey;
