@@ -9,6 +9,7 @@ use crate::hint::Choice;
 use crate::report::Report;
 pub use crate::report::Skipped;
 use crate::retry::Again;
+use crate::spread::Spread;
 use crate::tune::Limits;
 
 /// What is done to one name at the destination, or would be in a dry run.
@@ -175,6 +176,8 @@ pub struct Progress {
     pub phase: &'static str,
     /// Nothing has moved and nothing was found for this long.
     pub idle: Duration,
+    /// How the work is spread over several ranks so far.
+    pub spread: Option<Spread>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -36,10 +36,16 @@ pub enum Limiter {
     Straggler,
     /// Fewer files than workers.
     FewFiles,
+    /// One of several ranks had much more to do than the others.
+    Imbalance,
+    /// The ranks of one node take longer than those of others.
+    SlowNode,
+    /// More workers of all ranks together gain nothing.
+    Saturated,
 }
 
 impl Limiter {
-    pub const ALL: [Limiter; 20] = [
+    pub const ALL: [Limiter; 23] = [
         Limiter::TooShort,
         Limiter::DryRun,
         Limiter::SourceReads,
@@ -60,6 +66,9 @@ impl Limiter {
         Limiter::OneFile,
         Limiter::Straggler,
         Limiter::FewFiles,
+        Limiter::Imbalance,
+        Limiter::SlowNode,
+        Limiter::Saturated,
     ];
 
     /// As JSON has it; stable.
@@ -85,6 +94,9 @@ impl Limiter {
             Limiter::OneFile => "one-file",
             Limiter::Straggler => "straggler",
             Limiter::FewFiles => "few-files",
+            Limiter::Imbalance => "imbalance",
+            Limiter::SlowNode => "slow-node",
+            Limiter::Saturated => "saturated",
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct Point {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
     pub points: Vec<Point>,
+    /// At least one worker was busy.
+    pub active: Duration,
     /// The walk was going on and had found nothing more to do.
     pub hungry: Duration,
     /// The walk was over and all that was left to do was being done.
@@ -92,6 +94,9 @@ impl Watch {
             return;
         }
         self.last = now;
+        if moment.busy > 0 {
+            self.pace.active += lasted;
+        }
         if !moment.queued && !moment.walked {
             self.pace.hungry += lasted;
         } else if !moment.queued && moment.busy > 0 {
@@ -172,7 +177,7 @@ mod tests {
             watch.observe(ms(at * 100), Moment { file: file("b", ms(at * 100 - 400)), ..moment(1, false) });
         }
         let pace = watch.pace;
-        assert_eq!((pace.hungry, pace.tail, pace.alone), (ms(100), ms(600), ms(500)));
+        assert_eq!((pace.hungry, pace.tail, pace.alone, pace.active), (ms(100), ms(600), ms(500), ms(900)));
         assert!((pace.tail_work - 0.7).abs() < 1e-9, "{}", pace.tail_work);
         let file = pace.file.unwrap();
         assert_eq!((file.path.as_slice(), file.alone, file.since), (&b"b"[..], ms(400), ms(500)));

@@ -9,7 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::hint::Hint;
 use crate::limiter::Limiter;
 use crate::pace::Pace;
+use crate::spread::RankWork;
 use crate::store::RemoteWork;
+use crate::verdict::Curve;
 
 /// Failures that are kept in full; beyond that only their number and kinds are, and the events have the names.
 pub const FAILURES_KEPT: usize = 100;
@@ -248,6 +250,10 @@ pub struct Report {
     pub deletes_skipped: Option<Skipped>,
     /// How busy the workers were over the run.
     pub pace: Pace,
+    /// What each of several ranks did, in their order; this process alone has at most itself.
+    pub ranks: Vec<RankWork>,
+    /// What more workers of all ranks together brought, where that was measured.
+    pub curve: Option<Curve>,
     /// What the other machine did for the source and for the destination, where there is one that says.
     pub remote_source: Option<RemoteWork>,
     pub remote_destination: Option<RemoteWork>,
@@ -284,6 +290,11 @@ impl Report {
         if self.failures.len() < FAILURES_KEPT {
             self.failures.push(Failure::of(error));
         }
+    }
+
+    /// Those of all ranks, of which each has `own`.
+    pub fn processors(&self, own: u32) -> u32 {
+        if self.ranks.len() > 1 { self.ranks.iter().map(|work| work.processors).sum() } else { own }
     }
 
     /// Files a second and bytes a second.
@@ -340,6 +351,9 @@ impl AddAssign for Report {
         if self.pace.is_empty() {
             self.pace = o.pace;
         }
+        self.ranks.extend(o.ranks);
+        self.ranks.sort_by_key(|work| work.rank);
+        self.curve = self.curve.or(o.curve);
         self.remote_source = self.remote_source.or(o.remote_source);
         self.remote_destination = self.remote_destination.or(o.remote_destination);
         if self.limited_by.is_empty() {

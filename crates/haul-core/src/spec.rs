@@ -16,6 +16,7 @@ use crate::entry::MetaMask;
 use crate::job::{Bounds, Links, ModeChange};
 use crate::place::Location;
 use crate::plan::Policy;
+use crate::stripe::Stripe;
 
 /// The form of a spec that this program writes and reads.
 pub const VERSION: u32 = 1;
@@ -221,6 +222,8 @@ pub struct Performance {
     pub compress: bool,
     /// Copy changed files whole, without delta transfer.
     pub whole_file: bool,
+    /// Layout of new large files on Lustre.
+    pub stripe: Stripe,
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //! The order of the questions is the order of how sure the answers are:
 //!
 //! ```text
-//! nothing to judge? -> the rate limit? -> processors, here or there? -> too little work (one file, a straggler, few files)?
-//!                   -> too few workers as asked for? -> the kind of work that took the largest share
+//! nothing to judge? -> the rate limit? -> processors, here or there? -> a slow node, a full file system, uneven ranks?
+//!                   -> too little work (one file, a straggler, few files)? -> too few workers as asked for? -> the kind of work that took the largest share
 //! ```
 
 mod advice;
+mod balance;
 mod stage;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod tests;
 use std::time::Duration;
 
 pub use crate::limiter::Limiter;
+pub use balance::{Balance, Curve, FLAT, balance};
 pub use stage::{Share, Stage, shares};
 
 use crate::entry::show;
@@ -224,7 +226,38 @@ fn find_limiter(facts: &Facts<'_>) -> (Limiter, String) {
             format!("{}, which throttled workers for {} of their time", facts.name(Choice::Limit), percent(throttled)),
         );
     }
-    processors(facts).or_else(|| little_work(facts)).or_else(|| few_workers(facts)).unwrap_or_else(|| largest(facts))
+    processors(facts)
+        .or_else(|| ranks(facts))
+        .or_else(|| little_work(facts))
+        .or_else(|| few_workers(facts))
+        .unwrap_or_else(|| largest(facts))
+}
+
+/// What held the ranks up together.
+fn ranks(facts: &Facts<'_>) -> Option<(Limiter, String)> {
+    let all = &facts.report.ranks;
+    let (_, what) = facts.words(facts.most().stage);
+    let mostly = format!("mostly {what} ({} of the work)", percent(facts.most().share));
+    match balance(all, facts.report.curve) {
+        Balance::Even => None,
+        Balance::Uneven { rank, node, busy } => {
+            let (most, median) = (seconds(busy.max), seconds(busy.median));
+            let sentence = format!("uneven work: rank {rank} on {node} was busy for {most}, the median rank for {median}; {mostly}");
+            Some((Limiter::Imbalance, sentence))
+        }
+        Balance::SlowNode { node, factor } => {
+            let sentence = format!("a slow node: {node} takes {factor:.1} times as long as the median node for the same work, {mostly}");
+            Some((Limiter::SlowNode, sentence))
+        }
+        Balance::Saturated(Curve { fewer, more, gain }) => {
+            let gained = match gain {
+                gain if gain < 1.0 => format!("{} less", percent(1.0 - gain)),
+                gain => format!("only {} more", percent(gain - 1.0)),
+            };
+            let sentence = format!("a saturated file system: {more} workers on all ranks transferred {gained} than {fewer}, {mostly}");
+            Some((Limiter::Saturated, sentence))
+        }
+    }
 }
 
 fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
@@ -238,7 +271,8 @@ fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
             false => String::new(),
         };
         let busy = format!("{:.1} of {} cores used by haul{others}", facts.cores, facts.machine.processors);
-        return Some((limiter, format!("CPU of this machine ({busy}), mostly {what} ({} of the work)", percent(most.share))));
+        let whose = if facts.report.ranks.len() > 1 { "all ranks" } else { "this machine" };
+        return Some((limiter, format!("CPU of {whose} ({busy}), mostly {what} ({} of the work)", percent(most.share))));
     }
     for (work, end) in [(facts.report.remote_source, &facts.ends.source), (facts.report.remote_destination, &facts.ends.destination)] {
         let Some((work, remote)) = work.zip(end.remote.as_ref()) else { continue };
@@ -254,6 +288,10 @@ fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
 /// Workers that had nothing to do because there was nothing left but what others were doing.
 fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     let pace = &facts.report.pace;
+    // Of several ranks, only the first one's is known.
+    if facts.report.ranks.len() > 1 {
+        return None;
+    }
     let (_, what) = facts.words(facts.most().stage);
     let allowed = !facts.machine.workers_fixed || facts.workers() > 1;
     let mostly = format!("mostly {what} ({} of the work)", percent(facts.most().share));

@@ -1,4 +1,4 @@
-//! For the tests: ranks that exchange messages, or wait, and say what they have seen. `exchange all | idle SECONDS | die RANK | codes | stuck`.
+//! For the tests: ranks that exchange messages, or wait, and say what they have seen. `exchange all | idle SECONDS | die RANK | codes | stuck | deaf`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         ["idle", seconds] => idle(Duration::from_secs(seconds.parse().expect("seconds"))),
         ["die", rank] => die(&mpi, rank.parse().expect("a rank")),
         ["stuck"] => return stuck(&mpi),
+        ["deaf"] => deaf(&mpi),
         ["codes"] => mpi.rank() as u8 + 3,
         _ => panic!("unknown words: {words:?}"),
     };
@@ -78,6 +79,36 @@ fn die(mpi: &Mpi, rank: u32) -> u8 {
     }
     let _ = mpi.receive(LONG);
     1
+}
+
+/// The second of three ranks is stopped until the first, which has sent it more than may wait, has reached the third.
+fn deaf(mpi: &Mpi) -> u8 {
+    const MANY: usize = 512;
+    let next = || mpi.receive(LONG).expect("MPI works").expect("a message comes");
+    match mpi.rank() {
+        0 => {
+            assert_eq!(next(), (2, b"go".to_vec()));
+            // From the thread that receives, as it never waits for room.
+            let full = (0..MANY).find_map(|_| mpi.send(1, vec![1; 1 << 20]).err()).expect("bounded");
+            assert!(full.to_string().contains("rank 1 does not read its messages"), "{full}");
+            mpi.send(2, b"heard".to_vec()).expect("room for others");
+        }
+        1 => {
+            mpi.send(2, std::process::id().to_le_bytes().to_vec()).expect("sent");
+            while next().0 != 2 {}
+        }
+        _ => {
+            let pid = i32::from_le_bytes(next().1.try_into().expect("a pid"));
+            // SAFETY: a process of this test.
+            let signal = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+            signal(libc::SIGSTOP);
+            mpi.send(0, b"go".to_vec()).expect("sent");
+            assert_eq!(next(), (0, b"heard".to_vec()));
+            signal(libc::SIGCONT);
+            mpi.send(1, b"end".to_vec()).expect("sent");
+        }
+    }
+    0
 }
 
 /// The second of two ranks hangs; the first has something to send to it and is stopped.

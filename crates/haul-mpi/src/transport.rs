@@ -1,22 +1,23 @@
 //! Ranks over MPI. One thread of each rank makes all calls of MPI; the others leave messages for it and take them from it.
 //!
 //! ```text
-//! send -> Outbox (wakes the thread) -> MPI_Isend ... MPI_Improbe -> inbox (wakes the receiver) -> receive
+//! send -> Outbox (wakes the thread) -> MPI_Isend ... MPI_Improbe -> Inbox (wakes the receiver) -> receive
 //! ```
 //!
 //! MPI has no call that sleeps until a message is here: the thread looks, and sleeps between looks, longer the longer nothing
 //! happens. A message that is sent wakes it. MPI's own waits keep a processor busy, so that none of them is called.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::team::Transport;
 
 use crate::library::{self, Library, Sending};
+use crate::queue::{Inbox, Outgoing, Room, Taken};
 
 /// Sleeps between looks: the first, and the longest. 250 looks a second cost less than 1% of a processor.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(4));
@@ -24,11 +25,11 @@ const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mil
 /// While MPI has messages of this rank to move, which it does only while it is called.
 const NAP_SENDING: Duration = Duration::from_micros(200);
 
-/// Messages that wait to be taken, or to be sent: a rank that has more has stopped.
-const MOST_WAITING: usize = 64 * 1024;
+/// For how long a message waits for room behind others to the same rank.
+const FULL: Duration = Duration::from_secs(60);
 
-/// Messages that MPI has at once.
-const MOST_SENDING: usize = 256;
+/// Messages from this size on are left to threads that can wait: what is smaller may be a sign of life.
+const BULK: usize = 4096;
 
 /// For how long a rank that was stopped waits for the others to end, too.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,7 +43,9 @@ pub struct Mpi {
     rank: u32,
     ranks: u32,
     outbox: Arc<Outbox>,
-    inbox: Mutex<Receiver<(u32, Vec<u8>)>>,
+    inbox: Arc<Inbox>,
+    /// The thread that receives. It never waits to send: nothing would be read meanwhile.
+    reader: Mutex<Option<ThreadId>>,
     thread: Mutex<Option<JoinHandle<Option<Vec<u8>>>>>,
 }
 
@@ -82,11 +85,13 @@ impl End {
 struct Outbox {
     state: Mutex<Waiting>,
     wake: Condvar,
+    /// MPI has taken messages.
+    taken: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
-    messages: VecDeque<(u32, Vec<u8>)>,
+    outgoing: Outgoing,
     end: Option<End>,
     /// Why the thread has given up.
     failed: Option<String>,
@@ -105,7 +110,8 @@ impl Mpi {
     /// `Broken`, in the words of the library.
     pub fn start() -> Result<Mpi> {
         let outbox = Arc::new(Outbox::default());
-        let (arrived, inbox) = sync_channel(MOST_WAITING);
+        let inbox = Arc::new(Inbox::default());
+        let arrived = inbox.clone();
         let (begun, begins) = sync_channel(1);
         let waiting = outbox.clone();
         let talk = move || {
@@ -117,12 +123,14 @@ impl Mpi {
                 }
             };
             let _ = begun.send(Ok((library.rank, library.ranks))); // as above
-            Talk { library, outbox: waiting, arrived, sending: VecDeque::new(), held: None }.run()
+            let codes = Talk { library, outbox: waiting, arrived: arrived.clone(), sending: VecDeque::new(), held: None }.run();
+            arrived.close();
+            codes
         };
         let thread = std::thread::Builder::new().name("mpi".into()).spawn(talk).map_err(|e| Error::io(e, "start a thread"))?;
         let failed = |_| Error::new(ErrorKind::Other, "start MPI").because("its thread has ended");
         let (rank, ranks) = begins.recv().map_err(failed)??;
-        Ok(Mpi { rank, ranks, outbox, inbox: Mutex::new(inbox), thread: Mutex::new(Some(thread)) })
+        Ok(Mpi { rank, ranks, outbox, inbox, reader: Mutex::default(), thread: Mutex::new(Some(thread)) })
     }
 
     pub fn is_first(&self) -> bool {
@@ -140,10 +148,19 @@ impl Mpi {
     /// `Broken` if that failed, or has been done before.
     pub fn end(&self, ended: Ended) -> Result<Vec<u8>> {
         self.outbox.lock().end = Some(End::of(ended));
+        self.outbox.taken.notify_all();
         self.outbox.wake.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let codes = thread.and_then(|thread| thread.join().ok()).flatten();
         codes.ok_or_else(|| self.gone())
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_reader(&self) -> bool {
+        *self.reader() == Some(std::thread::current().id())
     }
 
     fn gone(&self) -> Error {
@@ -165,26 +182,38 @@ impl Transport for Mpi {
         if to >= self.ranks {
             return Err(Error::new(ErrorKind::Broken, "send").because(format!("rank {to} does not exist")));
         }
+        let can_wait = message.len() >= BULK && !self.is_reader();
+        let until = Instant::now() + FULL;
         let mut waiting = self.outbox.lock();
-        if waiting.failed.is_some() || waiting.end.is_some() {
-            drop(waiting);
-            return Err(self.gone());
+        loop {
+            if waiting.failed.is_some() || waiting.end.is_some() {
+                drop(waiting);
+                return Err(self.gone());
+            }
+            let full = match waiting.outgoing.room(to, message.len()) {
+                Room::Enough => break,
+                Room::Little if !can_wait => break,
+                Room::Little => to,
+                Room::None(full) => full,
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if !can_wait || left.is_zero() {
+                return Err(Error::new(ErrorKind::Broken, "send").because(format!("rank {full} does not read its messages")));
+            }
+            waiting = self.outbox.taken.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        if waiting.messages.len() >= MOST_WAITING {
-            return Err(Error::new(ErrorKind::Broken, "send").because(format!("rank {to} does not read its messages")));
-        }
-        waiting.messages.push_back((to, message));
+        waiting.outgoing.push(to, message);
         drop(waiting);
         self.outbox.wake.notify_all();
         Ok(())
     }
 
     fn receive(&self, wait: Duration) -> Result<Option<(u32, Vec<u8>)>> {
-        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        match inbox.recv_timeout(wait) {
-            Ok(message) => Ok(Some(message)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+        *self.reader() = Some(std::thread::current().id());
+        match self.inbox.take(wait) {
+            Taken::Message(from, message) => Ok(Some((from, message))),
+            Taken::Nothing => Ok(None),
+            Taken::Closed => Err(self.gone()),
         }
     }
 }
@@ -197,7 +226,7 @@ fn named(e: &Error, rank: u32) -> Error {
 struct Talk {
     library: Library,
     outbox: Arc<Outbox>,
-    arrived: SyncSender<(u32, Vec<u8>)>,
+    arrived: Arc<Inbox>,
     sending: VecDeque<Sending>,
     /// Taken from MPI, with no room for it yet: nothing else is taken meanwhile.
     held: Option<(u32, Vec<u8>)>,
@@ -214,6 +243,7 @@ impl Talk {
             Err(e) => {
                 // Without MPI_Finalize: it would wait for ranks that may be gone.
                 self.outbox.lock().failed = Some(e.reason());
+                self.outbox.taken.notify_all();
                 None
             }
         }
@@ -227,7 +257,7 @@ impl Talk {
             nap = if moved { NAP.0 } else { (nap * 2).min(NAP.1) };
             let waiting = self.outbox.lock();
             if let Some(end) = waiting.end {
-                if waiting.messages.is_empty() && self.sending.is_empty() {
+                if waiting.outgoing.is_empty() {
                     return Ok(end);
                 }
                 // To a rank that takes nothing any more.
@@ -235,8 +265,7 @@ impl Talk {
                     self.library.abort(end.code);
                 }
             }
-            let more = !waiting.messages.is_empty() && self.sending.len() < MOST_SENDING;
-            if !moved && !more {
+            if !moved && !waiting.outgoing.has_next() {
                 let nap = if self.sending.is_empty() { nap } else { nap.min(NAP_SENDING) };
                 drop(self.outbox.wake.wait_timeout(waiting, nap).unwrap_or_else(PoisonError::into_inner));
             }
@@ -246,11 +275,14 @@ impl Talk {
     /// Gives waiting messages to MPI.
     fn send(&mut self) -> Result<bool> {
         let mut moved = false;
-        while self.sending.len() < MOST_SENDING {
-            let Some((to, message)) = self.outbox.lock().messages.pop_front() else { break };
+        loop {
+            let Some((to, message)) = self.outbox.lock().outgoing.next() else { break };
             let sending = self.library.send(to, message).map_err(|e| named(&e, to))?;
             self.sending.push_back(sending);
             moved = true;
+        }
+        if moved {
+            self.outbox.taken.notify_all();
         }
         Ok(moved)
     }
@@ -262,7 +294,9 @@ impl Talk {
         for mut sending in std::mem::take(&mut self.sending) {
             let is_sent = self.library.is_sent(&mut sending);
             let to = sending.to;
-            if !is_sent.map_err(|e| named(&e, to))? {
+            if is_sent.map_err(|e| named(&e, to))? {
+                self.outbox.lock().outgoing.sent(to);
+            } else {
                 left.push_back(sending);
             }
         }
@@ -274,23 +308,21 @@ impl Talk {
     fn receive(&mut self) -> Result<bool> {
         let mut moved = false;
         loop {
-            let message = match self.held.take() {
+            let (from, message) = match self.held.take() {
                 Some(message) => message,
                 None => match self.library.receive()? {
                     Some(message) => message,
                     None => return Ok(moved),
                 },
             };
-            match self.arrived.try_send(message) {
+            match self.arrived.put(from, message) {
                 Ok(()) => moved = true,
                 // Nobody reads any more: whoever has sent it can end.
-                Err(TrySendError::Full(_)) if self.outbox.lock().end.is_some() => moved = true,
-                Err(TrySendError::Full(message)) => {
+                Err(_) if self.outbox.lock().end.is_some() => moved = true,
+                Err(message) => {
                     self.held = Some(message);
                     return Ok(moved);
                 }
-                // Nobody will read it.
-                Err(TrySendError::Disconnected(_)) => moved = true,
             }
         }
     }

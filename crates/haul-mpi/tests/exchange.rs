@@ -67,6 +67,11 @@ fn a_rank_that_is_killed_is_named_with_its_node() {
 }
 
 #[test]
+fn a_rank_that_reads_nothing_is_named_and_holds_up_no_other() {
+    assert_eq!(codes(&run(3, "deaf").code(0)), [0; 3]);
+}
+
+#[test]
 fn a_rank_that_is_told_to_stop_does_not_wait_for_one_that_hangs() {
     let ended = run(2, "stuck");
     // The code of the first, which ends both.

@@ -3,10 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use haul_core::report::Report;
+use haul_core::spread::Spread;
 use haul_core::store::RemoteWork;
 use haul_core::verdict::{Ends, shares};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::spread::SpreadFigures;
 
 /// Of the text; figures of another version are not read.
 pub const VERSION: u32 = 1;
@@ -38,6 +41,8 @@ pub struct Figures {
     pub far_source: Option<RemoteFigures>,
     pub far_destination: Option<RemoteFigures>,
     pub pace: Vec<Part>,
+    /// How the work was spread over several ranks.
+    pub ranks: Option<SpreadFigures>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -154,6 +159,7 @@ impl Figures {
             far_source: figures(report.remote_source, &ends.source),
             far_destination: figures(report.remote_destination, &ends.destination),
             pace: report.pace.points.iter().map(part).collect(),
+            ranks: Spread::of(&report.ranks).as_ref().map(SpreadFigures::from),
         }
     }
 

@@ -33,6 +33,7 @@ mod ranks;
 mod render;
 mod retries;
 mod signals;
+mod spread;
 mod transfer;
 mod units;
 

@@ -100,14 +100,13 @@ pub fn run(job: Job, setup: Setup) -> Report {
     let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, show_progress, team } = setup;
     observer.on(&Event::Started { sentence: &sentence });
     let (workers_fixed, limit) = (job.workers.is_some() && !job.ordered, job.limit.map(|l| l as f64));
-    let machine = Machine { processors, workers_fixed, limit, names: observer.names() };
     let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
     let records = Records { journal, past, spill };
     let cx = Arc::new(Context::new(job, observer.clone(), records, cancel.clone(), team.and_then(Ranks::of), dispatch::perform));
     // Threads that are started from here on have it from this one.
     let reporter = cx.clone();
     let _retries = Scope::new(cx.job.retries, cancel, move |error, again| reporter.out.retried(error, again)).enter();
-    let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, show_progress);
+    let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, (most_workers, processors), heartbeat, show_progress);
 
     let finished = match &cx.ranks {
         None => feed(&cx, &mut supervisor) && after::finish(&cx, &mut supervisor),
@@ -126,8 +125,11 @@ pub fn run(job: Job, setup: Setup) -> Report {
     }
     supervisor.measure(&mut report);
     if let Some(ranks) = &cx.ranks {
+        report.ranks = vec![ranks.work(&report, processors)];
         ranks.end(&cx, &mut report);
+        report.curve = ranks.curve();
     }
+    let machine = Machine { processors: report.processors(processors), workers_fixed, limit, names: observer.names() };
     (report.remote_source, report.remote_destination) = remote_work(&cx, report.elapsed);
     let verdict = verdict(&report, machine, &ends);
     (report.limiter, report.limited_by, report.next) = (verdict.limiter, verdict.sentence, verdict.next);

@@ -30,8 +30,30 @@ pub struct Tally {
     pub pulse: AtomicU64,
 }
 
+/// The observer of a run, and whether it is at work: a terminal that is stopped lets whoever prints wait.
+pub struct Watched {
+    inner: Arc<dyn Observer>,
+    printing: AtomicU64,
+}
+
+impl Watched {
+    fn new(inner: Arc<dyn Observer>) -> Watched {
+        Watched { inner, printing: AtomicU64::new(0) }
+    }
+
+    pub fn is_printing(&self) -> bool {
+        self.printing.load(Ordering::Acquire) > 0
+    }
+
+    pub fn on(&self, event: &Event<'_>) {
+        self.printing.fetch_add(1, Ordering::AcqRel);
+        self.inner.on(event);
+        self.printing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 pub struct Reporter {
-    pub observer: Arc<dyn Observer>,
+    pub observer: Watched,
     /// Whether the observer wants to hear of names that are left as they are.
     wants_keep: bool,
     wants_items: bool,
@@ -50,7 +72,7 @@ impl Reporter {
         Reporter {
             wants_keep: observer.wants(Action::Keep),
             wants_items: observer.wants(if job.mode == Mode::Check { Action::Missing } else { Action::Create }),
-            observer,
+            observer: Watched::new(observer),
             tally: Tally::default(),
             report: Mutex::new(Report { dry: job.dry, ..Report::default() }),
             impaired: AtomicBool::new(false),

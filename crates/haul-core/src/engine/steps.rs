@@ -99,7 +99,7 @@ fn follow(cx: &Arc<Context>, ranks: &Ranks, supervisor: &mut Supervisor) -> Opti
             return Some(());
         }
         let tally = perform(cx, ranks, supervisor, step, linked)?;
-        ranks.end_step(cx, step, tally, supervisor.counts());
+        ranks.end_step(cx, step, tally, (supervisor.counts(), supervisor.work(ranks)));
     }
 }
 

@@ -14,11 +14,13 @@ use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
 use crate::rlimit;
 use crate::schedule::{Batches, Standing};
+use crate::spread::RankWork;
 use crate::team::message::Counts;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
 use super::clock::{process_cpu, run_delay};
 use super::context::Context;
+use super::ranks::Ranks;
 use super::space::shortage;
 use super::workers::{self, Shared, guarded, ring};
 
@@ -34,6 +36,9 @@ pub struct Supervisor {
     tuner: Box<dyn Tuner>,
     cost: CostMeter,
     most: u32,
+    processors: u32,
+    /// Of the workers of all ranks.
+    share: u32,
     shared: Arc<Shared>,
     spawned: u32,
     limits: Limits,
@@ -88,7 +93,7 @@ impl Supervisor {
     pub fn start(
         cx: Arc<Context>,
         tuner: Box<dyn Tuner>,
-        most: u32,
+        (most, processors): (u32, u32),
         heartbeat: Box<dyn FnMut() + Send>,
         show_progress: Arc<AtomicBool>,
     ) -> Self {
@@ -104,6 +109,8 @@ impl Supervisor {
             tuner,
             cost: CostMeter::new(),
             most: most.clamp(1, room),
+            processors,
+            share: u32::MAX,
             shared: Arc::default(),
             spawned: 0,
             limits: Limits { workers: 1 },
@@ -195,7 +202,7 @@ impl Supervisor {
             self.next.flush = now + Duration::from_millis(200);
         }
         if let Some(ranks) = &self.cx.ranks {
-            ranks.watch(&self.cx, now, || self.counts());
+            ranks.watch(&self.cx, now, || (self.counts(), self.work(ranks)));
         }
         if now >= self.next.beat {
             (self.heartbeat)();
@@ -232,8 +239,9 @@ impl Supervisor {
         let demand =
             Demand { queued: standing.queued, busy: self.shared.busy.load(Ordering::Relaxed), throttled: self.cx.meter.is_throttling() };
         self.watch_pace(standing, demand.busy);
+        self.share_workers();
         let limits = self.tuner.tick(self.cx.clock.began.elapsed(), demand);
-        let workers = limits.workers.clamp(1, self.most);
+        let workers = limits.workers.clamp(1, self.most).min(self.share);
         if workers != self.limits.workers {
             self.limits = Limits { workers };
             self.cx.out.observer.on(&Event::Tuned(self.limits));
@@ -259,6 +267,19 @@ impl Supervisor {
                     break;
                 }
             }
+        }
+    }
+
+    /// Keeps to this rank's share of the workers of all ranks, which rank 0 tunes unless the user has said how many there are.
+    fn share_workers(&mut self) {
+        let Some(ranks) = self.cx.ranks.as_ref().filter(|_| self.cx.job.workers.is_none()) else { return };
+        if ranks.leads() && !self.cx.meter.is_throttling() {
+            ranks.tune(&self.cx, || self.work(ranks));
+        }
+        let share = ranks.most_workers();
+        if share != self.share {
+            self.tuner.limit(share);
+            self.share = share;
         }
     }
 
@@ -309,11 +330,20 @@ impl Supervisor {
         [get(&tally.found), planned[0], planned[1], done[0], done[1], get(&tally.resumed_bytes), get(&tally.kept), get(&tally.failed)]
     }
 
+    /// What this rank has done so far.
+    pub fn work(&self, ranks: &Ranks) -> RankWork {
+        let report = self.cx.out.report();
+        let (bytes, busy, workers) = (self.cx.meter.moved(), self.watch.pace.active, self.limits.workers);
+        let elapsed = self.cx.clock.began.elapsed();
+        RankWork { elapsed, bytes, busy, workers, ..ranks.work(&report, self.processors) }
+    }
+
     fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
         let mut counts = self.counts();
         if let Some(ranks) = self.cx.ranks.as_ref().filter(|ranks| ranks.leads()) {
             counts.iter_mut().zip(ranks.counts()).for_each(|(own, others)| *own += others);
         }
+        let spread = self.cx.ranks.as_ref().filter(|ranks| ranks.leads()).and_then(|ranks| ranks.spread(self.work(ranks)));
         let [found, planned_files, planned_bytes, files, bytes, resumed_bytes, kept, failed] = counts;
         let (rate_now, files_now) = self.rate.now(now, bytes, files);
         let elapsed = self.cx.clock.began.elapsed();
@@ -336,6 +366,7 @@ impl Supervisor {
             slowest: self.cx.clock.slowest(),
             phase,
             idle: Duration::ZERO,
+            spread,
         }
     }
 

@@ -8,6 +8,7 @@ use super::address::Location;
 use crate::entry::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
+use crate::stripe::Stripe;
 
 /// What a directory is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct OpenOptions {
     pub streams: bool,
     /// For a destination: what may not be looked at counts as absent.
     pub blind: bool,
+    /// For a destination: how large new files are laid out over servers.
+    pub stripe: Stripe,
 }
 
 /// How bytes go from another host to this one.

@@ -49,6 +49,11 @@ impl<K: Kinds> Lent<K> {
         }
     }
 
+    /// Whether more can come of it than its reply says.
+    pub fn is_to_confirm(&self) -> bool {
+        !matches!(self, Lent::Chunks(..))
+    }
+
     fn items(&self) -> usize {
         match self {
             Lent::Dirs(_, dirs) => dirs.len(),
@@ -65,7 +70,8 @@ impl<K: Kinds> Scheduler<K> {
     }
 
     /// Takes out what `portion` says, for another process. Each part has a number: its directory is not complete before
-    /// [`Scheduler::end_outside`]. All of it counts as one thing to do until [`Scheduler::confirmed`].
+    /// [`Scheduler::end_outside`]. All of it counts as one thing to do until [`Scheduler::confirmed`], unless it is chunks: below these there
+    /// is nothing more, so that their reply says it all.
     pub fn lend(&self, portion: impl FnOnce(Stock) -> Portion) -> Vec<(u64, Lent<K>)> {
         let mut state = self.lock();
         let Portion { dirs, names, chunks } = portion(state.stock());
@@ -86,7 +92,7 @@ impl<K: Kinds> Scheduler<K> {
             state.completion.close(part.work(), part.items());
             numbered.push((lease, part));
         }
-        state.pool.away += usize::from(!numbered.is_empty());
+        state.pool.away += usize::from(numbered.iter().any(|(_, part)| part.is_to_confirm()));
         numbered
     }
 

@@ -53,6 +53,8 @@ pub struct Caps {
     pub writers_per_file: u32,
     /// Workers that gain by reading one file at the same time; at least 1.
     pub readers_per_file: u32,
+    /// Borders of chunks lie on multiples of so many bytes where files may be written by several; at least 1.
+    pub chunk_unit: u64,
     /// Of chunks that follow each other, which one request reads.
     pub runs: Runs,
     /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
@@ -101,6 +103,7 @@ impl Caps {
             direct_create: false,
             writers_per_file: 1,
             readers_per_file: 1,
+            chunk_unit: 1,
             runs: Runs::None,
             file_names: true,
             text_names: false,

@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 use crate::intern::intern;
 use crate::report::{Ending, FAILURES_KEPT, Failure, Kinds, Report, Times};
+use crate::spread::RankWork;
 use crate::varint;
 
-use super::wire::{Cursor, put_bytes};
+use super::wire::{Cursor, put_all, put_bytes};
 
 /// Kinds of errors by the number that stands for them.
 const ERRORS: [ErrorKind; 19] = [
@@ -108,6 +109,12 @@ pub fn encode(report: &Report) -> Vec<u8> {
         varint::put(&mut out, *n);
     }
     put_bytes(&mut out, report.proof.unwrap_or_default().as_bytes());
+    varint::put(&mut out, report.ranks.len() as u64);
+    for work in &report.ranks {
+        varint::put(&mut out, u64::from(work.rank));
+        put_bytes(&mut out, work.node.as_bytes());
+        put_all(&mut out, &work.numbers());
+    }
     varint::put(&mut out, report.failures.len() as u64);
     for failure in &report.failures {
         varint::put(&mut out, position(&ERRORS, &failure.kind));
@@ -137,6 +144,14 @@ pub fn decode(bytes: &[u8]) -> Option<Report> {
         report.refused.push((intern(&from.text()?), from.number()?));
     }
     report.proof = Some(from.text()?).filter(|proof| !proof.is_empty()).map(|proof| intern(&proof));
+    // Each rank speaks for itself.
+    for _ in 0..from.number()?.min(1) {
+        let (rank, node, mut numbers) = (from.small()?, from.text()?, [0; RankWork::NUMBERS]);
+        for number in &mut numbers {
+            *number = from.number()?;
+        }
+        report.ranks.push(RankWork::from_numbers(rank, node, numbers));
+    }
     for _ in 0..from.number()?.min(FAILURES_KEPT as u64) {
         let kind = *ERRORS.get(from.small()? as usize)?;
         let (path, op, reason) = (from.bytes()?.to_vec(), intern(&from.text()?), from.text()?);
@@ -163,6 +178,7 @@ mod tests {
         }
         report.refused = vec![("owner", 3)];
         report.proof = Some("reread");
+        report.ranks.push(RankWork::from_numbers(7, "n3".into(), [1, 2, 3, 4, 5, 6, 7, 8]));
         report.fail(&Error::new(ErrorKind::Denied, "open").at(b"a/b").because("no").hint("ask"));
         let bytes = encode(&report);
         assert_eq!(decode(&bytes).as_ref(), Some(&report));

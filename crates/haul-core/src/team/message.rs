@@ -1,6 +1,7 @@
 //! What ranks send to each other.
 
 use crate::cancel::Stop;
+use crate::spread::RankWork;
 use crate::store::Receipt;
 
 use super::policy::Word;
@@ -53,8 +54,10 @@ pub enum Message {
         why: Stop,
         reason: String,
     },
-    /// A sign of life, with the name of the sender's node and how far it is.
-    Alive(String, Counts),
+    /// A sign of life, with the name of the sender's node, how far it is and what it has done.
+    Alive(String, Counts, WorkNumbers),
+    /// From rank 0: the most workers of the receiver.
+    Workers(u32),
 }
 
 /// Records that are collected at one rank.
@@ -84,6 +87,9 @@ pub struct Tally {
 
 /// For the display: found, planned files and bytes, files done, bytes moved and resumed, kept, failed.
 pub type Counts = [u64; 8];
+
+/// [`RankWork::numbers`]
+pub type WorkNumbers = [u64; RankWork::NUMBERS];
 
 const STOPS: [Stop; 4] = [Stop::Signal, Stop::Deadline, Stop::Timeout, Stop::Failure];
 const PILES: [Pile; 3] = [Pile::Linked, Pile::Dirs, Pile::Emptied];
@@ -120,12 +126,14 @@ impl Message {
                 begin(&[10, STOPS.iter().position(|known| known == why).unwrap_or(0) as u64]);
                 put_bytes(&mut out, reason.as_bytes());
             }
-            Message::Alive(node, counts) => {
+            Message::Alive(node, counts, work) => {
                 begin(&[11]);
                 put_bytes(&mut out, node.as_bytes());
                 put_all(&mut out, counts);
+                put_all(&mut out, work);
             }
             Message::Confirmed => begin(&[12]),
+            Message::Workers(most) => begin(&[14, u64::from(*most)]),
             Message::Landed { lease, receipts, done } => {
                 begin(&[13, *lease, u64::from(*done)]);
                 for receipt in receipts {
@@ -162,11 +170,11 @@ impl Message {
             9 => Message::Bye,
             10 => Message::Stop { why: *STOPS.get(from.small()? as usize)?, reason: from.text()? },
             11 => {
-                let (node, mut counts) = (from.text()?, Counts::default());
-                for count in &mut counts {
-                    *count = from.number()?;
+                let (node, mut counts, mut work) = (from.text()?, Counts::default(), WorkNumbers::default());
+                for number in counts.iter_mut().chain(&mut work) {
+                    *number = from.number()?;
                 }
-                Message::Alive(node, counts)
+                Message::Alive(node, counts, work)
             }
             12 => Message::Confirmed,
             13 => {
@@ -179,6 +187,7 @@ impl Message {
                 }
                 Message::Landed { lease, receipts, done }
             }
+            14 => Message::Workers(from.small()?),
             _ => return None,
         };
         from.is_empty().then_some(message)
@@ -273,7 +282,8 @@ mod tests {
             Message::Report(vec![0, 255]),
             Message::Bye,
             Message::Stop { why: Stop::Timeout, reason: "rank 2 is gone".into() },
-            Message::Alive("node17".into(), [1, 2, 3, 4, 5, 6, 7, 1 << 60]),
+            Message::Alive("node17".into(), [1, 2, 3, 4, 5, 6, 7, 1 << 60], [9, 8, 7, 6, 5, 4, 3, 2]),
+            Message::Workers(7),
             Message::Confirmed,
             Message::Landed { lease: 5, receipts: vec![receipt(None), receipt(Some(1 << 100))], done: true },
         ];
@@ -281,6 +291,6 @@ mod tests {
             assert_eq!(Message::decode(&message.encode()), Some(message.clone()), "{message:?}");
         }
         assert_eq!(Message::decode(b""), None);
-        assert_eq!(Message::decode(&[14]), None);
+        assert_eq!(Message::decode(&[99]), None);
     }
 }

@@ -108,8 +108,9 @@ impl Policy {
         }
     }
 
-    /// `from` has given something, a part of something large if it has an `origin`: whether that is to be confirmed at once.
-    pub fn fed(&mut self, from: u32, origin: Option<u32>) -> bool {
+    /// `from` has given something, a part of something large if it has an `origin`: whether that is to be confirmed at once. Chunks are not
+    /// `to_confirm` at all: who lends them waits for their receipts anyway.
+    pub fn fed(&mut self, from: u32, origin: Option<u32>, to_confirm: bool) -> bool {
         self.mind = Mind::Fed;
         self.origin = origin.filter(|origin| *origin != self.rank);
         self.registered_at = self.registered_at.filter(|origin| *origin != from);
@@ -120,8 +121,8 @@ impl Policy {
         // Rank 0 has the whole job from the start.
         let has_own = self.rank == 0 || self.walked;
         let has_work = has_own || self.engaged.is_some();
-        self.engaged = self.engaged.or((!has_own).then_some(from));
-        has_work
+        self.engaged = self.engaged.or((!has_own && to_confirm).then_some(from));
+        has_work && to_confirm
     }
 
     /// From here on each rank has work of its own.
@@ -250,7 +251,7 @@ mod tests {
             assert_eq!(told.len(), neighbours, "{ranks} ranks: {told:?}");
             assert!(told.iter().all(|(_, word)| *word == Word::Wait));
             assert!(policy.hungry().is_empty() && policy.refused(0, None).is_empty(), "it waits");
-            policy.fed(0, None);
+            policy.fed(0, None, true);
             let again = policy.hungry();
             assert!(matches!(again[..], [(_, Word::Ask)]));
         }
@@ -268,9 +269,9 @@ mod tests {
             told
         };
         assert_eq!(until_waiting(&mut policy), [(1, Word::Wait), (2, Word::Wait)]);
-        policy.fed(2, None);
+        policy.fed(2, None, true);
         assert_eq!(until_waiting(&mut policy), [(2, Word::Wait)]);
-        policy.fed(3, None);
+        policy.fed(3, None, true);
         assert!(until_waiting(&mut policy).is_empty(), "rank 3 is no neighbour of it");
     }
 
@@ -280,7 +281,7 @@ mod tests {
         policy.waits(3);
         policy.waits(9);
         assert!(policy.waits_on(3).is_empty(), "nothing is known");
-        policy.fed(5, Some(0));
+        policy.fed(5, Some(0), true);
         let names = |names| (Stock { names, ..Stock::default() }, Portion { names: names / 2, ..Portion::default() });
         assert_eq!(policy.origin(names(100).0, names(100).1), Some(0));
         assert_eq!(Policy::new(1, 2).origin(names(100).0, names(100).1), None, "no large directory");
@@ -303,12 +304,17 @@ mod tests {
     #[test]
     fn the_first_gift_is_confirmed_last() {
         let mut policy = Policy::new(1, 4);
-        assert!(!policy.fed(3, None) && policy.fed(0, None) && policy.fed(3, None));
+        assert!(!policy.fed(3, None, true) && policy.fed(0, None, true) && policy.fed(3, None, true));
         assert_eq!((policy.done(), policy.done()), (Some(3), None));
-        assert!(!policy.fed(0, None));
+        assert!(!policy.fed(0, None, true));
         let mut first = Policy::new(0, 4);
-        assert!(first.fed(2, None), "it waits for nobody else");
+        assert!(first.fed(2, None, true), "it waits for nobody else");
         assert_eq!(first.done(), None);
+        let mut lent = Policy::new(2, 4);
+        assert!(!lent.fed(1, None, false) && !lent.fed(3, None, false), "chunks");
+        assert_eq!(lent.done(), None);
+        assert!(!lent.fed(1, None, true) && !lent.fed(3, None, false));
+        assert_eq!(lent.done(), Some(1));
     }
 
     #[test]
@@ -316,7 +322,7 @@ mod tests {
         let (mut one, mut three) = (Policy::new(1, 4), Policy::new(3, 4));
         one.walk_is_over();
         three.walk_is_over();
-        assert!(three.fed(1, None) && one.fed(3, None), "confirmed at once");
+        assert!(three.fed(1, None, true) && one.fed(3, None, true), "confirmed at once");
         assert_eq!((one.done(), three.done()), (None, None));
     }
 

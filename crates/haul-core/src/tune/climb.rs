@@ -64,6 +64,8 @@ pub struct Climb {
     processors: Processors,
     least: u32,
     most: u32,
+    /// As many as there may be without other ranks.
+    own_most: u32,
     workers: u32,
     phase: Phase,
     prices: Prices,
@@ -95,6 +97,7 @@ impl Climb {
             processors: Processors::new(processors),
             least,
             most,
+            own_most: most,
             workers,
             phase: Phase::Ramp { ahead: 0 },
             prices: Prices::default(),
@@ -392,6 +395,17 @@ impl Tuner for Climb {
             self.go(base.workers, now, Phase::Hold);
         }
         Limits { workers: self.workers }
+    }
+
+    fn limit(&mut self, most: u32) {
+        self.most = most.clamp(self.least, self.own_most);
+        if self.workers > self.most {
+            // What was measured before was with more workers elsewhere, too.
+            (self.base, self.settle_until) = (None, None);
+            self.workers = self.most;
+            self.phase = Phase::Hold;
+            self.window.workers = self.most;
+        }
     }
 
     fn name(&self) -> &'static str {

@@ -3,12 +3,14 @@
 mod climb;
 mod cost;
 mod processors;
+mod team;
 mod window;
 
 use std::time::Duration;
 
 pub use climb::Climb;
 pub use cost::CostMeter;
+pub use team::TeamTuner;
 
 /// One finished task. Times are since the job's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +70,10 @@ pub trait Tuner: Send {
     fn sample(&mut self, sample: &Sample);
     /// Called about every 20 ms in the first two seconds, every 100 ms afterwards.
     fn tick(&mut self, now: Duration, demand: Demand) -> Limits;
+    /// The most workers from now on, if that is less than it would ask for: other ranks have the rest.
+    fn limit(&mut self, most: u32) {
+        let _ = most;
+    }
     fn name(&self) -> &'static str;
 }
 

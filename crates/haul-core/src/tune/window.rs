@@ -45,7 +45,7 @@ impl Prices {
         self.prices[op.index()] = fit.solve();
     }
 
-    fn value(&self, op: Op, entries: f64, bytes: f64) -> f64 {
+    pub(super) fn value(&self, op: Op, entries: f64, bytes: f64) -> f64 {
         let (entry, byte) = self.prices[op.index()];
         entry * entries + byte * bytes
     }

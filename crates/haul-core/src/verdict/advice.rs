@@ -61,6 +61,18 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
             "nothing, as long as there are fewer files than workers and the destination accepts one writer per file".into(),
             "copy several sources in one command: haul copies them in parallel".into(),
         ],
+        Limiter::Imbalance => vec![
+            "split the directory or file that one rank is left with: one rank lists a directory and commits a file".into(),
+            "use fewer ranks: the others had nothing to do".into(),
+        ],
+        Limiter::SlowNode => vec![
+            "leave that node out, and compare: for srun and sbatch, `--exclude NODE`".into(),
+            format!("run there and on another node: {}", alone(destination, "create")),
+        ],
+        Limiter::Saturated => vec![
+            "use fewer ranks: the file system does no more for them all".into(),
+            "ask for the file system's limits: other jobs may be using it at the same time".into(),
+        ],
     }
 }
 

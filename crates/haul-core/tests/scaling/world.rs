@@ -106,6 +106,8 @@ pub struct World {
     numbers: u64,
     events: BinaryHeap<Reverse<Timed>>,
     ranks: Vec<Rank>,
+    /// Chunks are given only: the reply of a lease confirms it, too.
+    chunks_only: bool,
 }
 
 struct Timed(Event);
@@ -144,7 +146,8 @@ impl World {
             done: 0,
             memory: 0,
         };
-        let mut world = World { costs, now: 0, numbers: 0, events: BinaryHeap::new(), ranks: (0..ranks).map(rank).collect() };
+        let (events, chunks_only) = (BinaryHeap::new(), matches!(shape, Shape::File { .. }));
+        let mut world = World { costs, now: 0, numbers: 0, events, ranks: (0..ranks).map(rank).collect(), chunks_only };
         match shape {
             Shape::File { chunks } => {
                 world.ranks[0].chunks = chunks;
@@ -196,7 +199,8 @@ impl World {
     }
 
     fn send(&mut self, from: u32, to: u32, message: Message) {
-        self.ranks[from as usize].messages += 1;
+        let is_none = self.chunks_only && matches!(message, Message::Confirmed);
+        self.ranks[from as usize].messages += u64::from(!is_none);
         self.at(self.now + self.costs.message, to, Happens::Arrives(from, message));
     }
 
@@ -231,7 +235,7 @@ impl World {
                 here.names += names;
                 here.chunks += chunks;
                 here.note_memory();
-                if here.policy.fed(from, origin) {
+                if here.policy.fed(from, origin, true) {
                     self.send(rank, from, Message::Confirmed);
                 }
                 self.give_to_waiting(rank);

@@ -28,6 +28,8 @@ fn ranks_copy_sync_check_and_move_one_tree() {
     w.assert_clean("dst");
     // One display: the plan, the summary.
     assert_eq!((ended.out.matches("copies the contents of").count(), ended.out.matches("Completed:").count()), (1, 1), "{ended}");
+    ended.says("Ranks:       4 on 1 node; each (min / median / max): ");
+    w.ranks(1, "why").ends(0).says("Ranks: 4 on 1 node; each (min / median / max): ");
     fs::write(w.path("src/a"), "another").expect("written");
     fs::remove_file(w.path("src/d/e/f/g")).expect("removed");
     fs::write(w.path("dst/extra"), "x").expect("written");

@@ -267,7 +267,7 @@ impl Shared {
                     mode = 0o600;
                 }
                 let staging = staging_leaf(leaf, entry.stamp());
-                (stage(handle, &staging, mode)?, Some(staging))
+                (stage(handle, &staging, mode, None)?, Some(staging))
             }
         };
         laps.lap(|spent| &mut spent.metadata);

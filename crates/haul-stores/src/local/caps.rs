@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use haul_core::entry::MetaMask;
 use haul_core::store::{Caps, Proof, WriteStyle};
+use haul_core::stripe::Stripe;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, IFlags, StatxFlags};
 
@@ -36,9 +37,11 @@ pub(super) struct FileSystem {
     pub preallocates: bool,
     /// Close may report what a write did not: the data leave for a server then.
     pub speaks_at_close: bool,
+    /// New files can be laid out over servers.
+    pub stripes: bool,
 }
 
-pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)> {
+pub(super) fn find_out(root: impl AsFd, stripe: Stripe) -> rustix::io::Result<(FileSystem, Caps)> {
     let magic = rustix::fs::fstatfs(&root)?.f_type as u64 & 0xFFFF_FFFF;
     let name_max = rustix::fs::fstatvfs(&root)?.f_namemax;
     let name = match magic {
@@ -83,6 +86,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
     let file_system = FileSystem {
         name,
         preallocates: matches!(magic, EXT | XFS | BTRFS | F2FS),
+        stripes: magic == LUSTRE,
         speaks_at_close: !matches!(magic, EXT | XFS | BTRFS | TMPFS | RAMFS | F2FS | VFAT | EXFAT),
     };
     let caps = Caps {
@@ -102,6 +106,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         attach: true,
         direct_create: true,
         writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },
+        chunk_unit: if magic == LUSTRE { stripe.unit() } else { 1 },
         name_max: usize::try_from(name_max).unwrap_or(255),
         folds_case,
         bundle_bytes: 1 << 20,

@@ -10,6 +10,7 @@ pub(crate) mod copy;
 mod dirs;
 mod facts;
 mod listing;
+mod lustre;
 mod meta;
 mod provider;
 mod sink;
@@ -29,6 +30,7 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
+use haul_core::stripe::{Layout, Stripe};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -62,12 +64,22 @@ pub struct Options {
     pub dir_umask: u32,
     /// ACLs are kept: a new directory loses its inherited ACL at once, so that nothing below it inherits one.
     pub keep_acls: bool,
+    /// The layout of new large files where the file system is a Lustre.
+    pub stripe: Stripe,
 }
 
 impl Default for Options {
     /// Right whatever mask the process has, at the cost of one call a file.
     fn default() -> Self {
-        Options { keep_dirlinks: false, follow: false, umask: 0o777, user_umask: 0o022, dir_umask: 0, keep_acls: false }
+        Options {
+            keep_dirlinks: false,
+            follow: false,
+            umask: 0o777,
+            user_umask: 0o022,
+            dir_umask: 0,
+            keep_acls: false,
+            stripe: Stripe::Auto,
+        }
     }
 }
 
@@ -85,6 +97,7 @@ pub(crate) struct Shared {
     dirs: Dirs,
     rules: Rules,
     file_system: FileSystem,
+    stripe: Stripe,
     /// Counts the default ACLs that were set: what directories know of theirs holds for one epoch. Starts at 1.
     acl_epoch: AtomicU64,
     /// Copy buffers that are not in use: as many as there were writers at once.
@@ -101,6 +114,11 @@ impl Shared {
         let result = work(&mut buffer);
         lock(&self.buffers).push(buffer);
         result
+    }
+
+    /// The layout of a new file, where it gets one of its own.
+    fn layout(&self, size: u64, chunk: u64) -> Option<Layout> {
+        if self.file_system.stripes { self.stripe.layout(size, chunk) } else { None }
     }
 
     fn inherits_acl(&self, handle: &Handle) -> Option<Inherited> {
@@ -132,7 +150,7 @@ impl Local {
             Err(e) => return Err(at(e, "open")),
         };
         let facts = look_at(&root).map_err(|e| at(e, "stat"))?;
-        let (file_system, caps) = caps::find_out(&root).map_err(|e| at(e, "stat file system"))?;
+        let (file_system, caps) = caps::find_out(&root, options.stripe).map_err(|e| at(e, "stat file system"))?;
         let id = rustix::fs::fstatvfs(&root).map_or(0, |st| st.f_fsid);
         let volume = if id == 0 { format!("dev-{:x}", facts.dev) } else { format!("{id:x}") };
         let canonical =
@@ -151,6 +169,7 @@ impl Local {
                 dirs: Dirs::new(root, options.keep_dirlinks, options.follow, open_dirs),
                 rules,
                 file_system,
+                stripe: options.stripe,
                 acl_epoch: AtomicU64::new(1),
                 buffers: Mutex::default(),
             }),

@@ -11,6 +11,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
 use haul_core::store::{Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::stripe::Layout;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -21,7 +22,7 @@ use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::source::FileSource;
 use super::token::{IN_PLACE, birth, is_same, staging_of, token_of};
-use super::{Shared, fail};
+use super::{Shared, fail, lustre};
 use crate::staging::staging_leaf;
 
 /// Files from this size on get their room before the first byte, so that a full disk is known at once.
@@ -53,12 +54,16 @@ pub(super) struct FileSink {
 }
 
 /// Makes the staging file of `leaf`, in place of one that was left over.
-pub(super) fn stage(handle: &Handle, staging: &[u8], mode: u32) -> Result<OwnedFd> {
+pub(super) fn stage(handle: &Handle, staging: &[u8], mode: u32, layout: Option<Layout>) -> Result<OwnedFd> {
     let flags = WRITE | OFlags::CREATE | OFlags::EXCL;
-    match openat(handle, staging, flags, Mode::from_raw_mode(mode)) {
+    let make = || match layout {
+        Some(layout) => lustre::create(handle, staging, mode, layout),
+        None => openat(handle, staging, flags, Mode::from_raw_mode(mode)),
+    };
+    match make() {
         Err(Errno::EXIST) => {
             unlinkat(handle, staging, AtFlags::empty()).map_err(|e| fail(e, "remove leftover"))?;
-            openat(handle, staging, flags, Mode::from_raw_mode(mode))
+            make()
         }
         made => made,
     }
@@ -95,7 +100,7 @@ impl FileSink {
         let handle = shared.dirs.get(&name.dir)?;
         let staging = (!spec.in_place).then(|| staging_leaf(&name.leaf, spec.entry.stamp()));
         let (fd, made) = match &staging {
-            Some(staging) => (stage(&handle, staging, 0o600)?, true),
+            Some(staging) => (stage(&handle, staging, 0o600, shared.layout(spec.entry.size, spec.chunk))?, true),
             None => match openat(&*handle, &*name.leaf, WRITE | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o600)) {
                 Ok(fd) => (fd, true),
                 Err(Errno::EXIST) => (open_in_place(&handle, &name.leaf)?, false),

@@ -179,9 +179,10 @@ impl SlurmArgs {
             return Err("--submit is for Slurm; write the script with --pbs and submit it with qsub".into());
         }
         let given = self.copy.iter().any(|word| word == "--requeue");
-        let requeue = !self.no_requeue && !self.pbs && self.command != JobOperation::Check;
+        let requeue = !self.no_requeue && self.command != JobOperation::Check;
         let mut words = self.copy;
-        if requeue && !given {
+        // Only Slurm lets a job requeue itself; PBS runs it again when a node has failed.
+        if requeue && !self.pbs && !given {
             words.push("--requeue".into());
         }
         words.push("--".into());

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use haul_core::spec::Performance;
+use haul_core::stripe::{MOST_STRIPES, Stripe, UNIT};
 
 use super::Refusal;
 use crate::units::{self, Rate};
@@ -38,6 +39,21 @@ impl SpeedArgs {
     }
 }
 
+/// `auto`, `none`, `8` or `8,4M`.
+fn stripe(text: &str) -> Result<Stripe, String> {
+    let refuse =
+        || format!("'{text}' is not auto, none or COUNT[,SIZE]: 1 to {MOST_STRIPES} servers, stripes of a multiple of 64K below 4G");
+    let (count, size) = match (text, text.split_once(',')) {
+        ("auto", _) => return Ok(Stripe::Auto),
+        ("none", _) => return Ok(Stripe::None),
+        (_, Some((count, size))) => (count, Some(units::parse_size(size)?)),
+        _ => (text, None),
+    };
+    let count = count.parse().ok().filter(|count| (1..=MOST_STRIPES).contains(count)).ok_or_else(refuse)?;
+    let size = size.map(|size| u32::try_from(size).ok().filter(|size| *size > 0 && size % UNIT == 0).ok_or_else(refuse)).transpose()?;
+    Ok(Stripe::Over { count, size })
+}
+
 /// The smallest chunk: below it a chunk costs more to note than to move.
 const CHUNK_LEAST: u64 = 64 << 10;
 
@@ -59,6 +75,9 @@ pub struct TransportArgs {
     /// Copy changed files whole, without delta transfer (always so for local copies)
     #[arg(short = 'W', long)]
     whole_file: bool,
+    /// Stripe large files on Lustre: auto, none, or COUNT[,SIZE] (default: auto, by size)
+    #[arg(long, value_name = "STRIPES", value_parser = stripe)]
+    stripe: Option<Stripe>,
 }
 
 impl TransportArgs {
@@ -72,8 +91,24 @@ impl TransportArgs {
                 streams: self.streams.map(usize::from),
                 compress: self.compress,
                 whole_file: self.whole_file,
+                stripe: self.stripe.unwrap_or_default(),
                 ..performance
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_are_words_or_numbers() {
+        let over = |count, size| Ok(Stripe::Over { count, size });
+        assert_eq!((stripe("auto"), stripe("none")), (Ok(Stripe::Auto), Ok(Stripe::None)));
+        assert_eq!((stripe("8"), stripe("8,4M"), stripe("2000,64K")), (over(8, None), over(8, Some(4 << 20)), over(2000, Some(64 << 10))));
+        for wrong in ["", "0", "2001", "-1", "8,", "8,0", "8,1000", "8,4G", "8,4M,1", "many"] {
+            assert!(stripe(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -88,7 +88,7 @@ fn every_promised_option_is_there() {
          --filter-from f --include x --exclude y --delete --delete-excluded --ignore-errors --max-delete 10% --link-dest ../old \
          --remove-source-files --timeout 60s --retries 3 --mkpath --force --fsync --wait --failed-to f --deadline 5h --restart --verify \
          --existing --ignore-existing --size-only --modify-window 1s --backup-dir old --min-size 1K --max-size 1G --newer-than 7d \
-         --older-than 1d -j 4 --bwlimit 400M --chunk-size 4M --safe-links --partial --numworkers 4 --concurrency 2 --streams 16 --part-size 50MiB --stat \
+         --older-than 1d -j 4 --bwlimit 400M --chunk-size 4M --safe-links --partial --numworkers 4 --concurrency 2 --streams 16 --part-size 50MiB --stripe 8,4M --stat \
          --port 2222 --identity k --jump j --ssh-config c --ssh-option A=b -F f -J h --endpoint-url http://localhost --dry-run \
          --itemize-changes --from0 --preserve=mode,times --json --log l --progress=60 --state-dir s --no-color a b",
     );

@@ -8,6 +8,7 @@ use haul_core::event::{Action, InFlight, Progress, Warning, Why};
 use haul_core::retry::Again;
 
 use crate::hints;
+use crate::spread::SpreadFigures;
 
 use super::text::{bit_rate, bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
 
@@ -50,6 +51,7 @@ pub fn progress(p: &Progress, around: Around) -> String {
         Some(notice) => parts.push(format!("stalled: {notice}")),
         None => parts.push(left(p)),
     }
+    parts.extend(p.spread.as_ref().map(|spread| SpreadFigures::from(spread).short()));
     parts.retain(|part| !part.is_empty());
     parts.join("  ")
 }

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use haul_core::event::Progress;
 
+use crate::spread::SpreadFigures;
+
 use super::lines::{Around, STALLED, bits, left, slowest, stalled, troubles};
 use super::text::{bytes, bytes_of, clip, clock, columns, count, frequency, join, percent, rates, things};
 
@@ -32,7 +34,7 @@ pub fn frame(p: &Progress, around: Around, size: Size, unicode: bool) -> Vec<Str
     let mut lines = if width < NARROWEST {
         vec![super::lines::progress(p, around)]
     } else {
-        vec![headline(p, around, width, unicode), speed(p, around, width), times(p, around, width), file(p, width)]
+        vec![headline(p, around, width, unicode), speed(p, around, width), times(p, around, width), ranks(p, width), file(p, width)]
     };
     lines.retain(|line| !line.is_empty());
     lines.truncate(size.rows.saturating_sub(1).max(1));
@@ -104,6 +106,10 @@ fn times(p: &Progress, around: Around, width: usize) -> String {
         parts.push(left(p));
     }
     join(&parts, "   ", width)
+}
+
+fn ranks(p: &Progress, width: usize) -> String {
+    p.spread.as_ref().map(|spread| clip(&format!("  {}", SpreadFigures::from(spread).short()), width).to_string()).unwrap_or_default()
 }
 
 fn file(p: &Progress, width: usize) -> String {
@@ -218,6 +224,13 @@ mod tests {
         assert_eq!(speed(&moving(), 60), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers");
         let more = Progress { resumed_bytes: 1 << 30, ..moving() };
         assert_eq!(speed(&more, 86), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB resumed");
+    }
+
+    #[test]
+    fn several_ranks_are_shown_by_their_least_middle_and_most() {
+        let p = Progress { spread: Some(crate::spread::tests::spread()), ..moving() };
+        insta::assert_snapshot!(frame(&p, Around::default(), WIDE, false)[3], @"  16 ranks: 2,201 / 2,360 / 2,410 files, 120 MiB / 130 MiB / 150 MiB each, slow: rank 7 on n03");
+        assert!(crate::render::lines::progress(&p, Around::default()).ends_with(" each, slow: rank 7 on n03"));
     }
 
     #[test]

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use haul_core::error::ErrorKind;
 use haul_core::report::{Ending, Failure, Kinds, Report};
+use haul_core::spread::Spread;
 
 use crate::hints;
+use crate::spread::SpreadFigures;
 
 use super::Mode;
 use super::lines::{failure_lines, plain, show_path};
@@ -49,6 +51,13 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     items(report, context, &mut table);
     data(report, context, long, &mut table);
     times(report, context, long, &mut table);
+    if let Some(spread) = Spread::of(&report.ranks) {
+        let figures = SpreadFigures::from(&spread);
+        table.row("Ranks", format!("{}; each (min / median / max): {}", figures.title(), figures.each()));
+        if let Some(stragglers) = figures.stragglers() {
+            table.row("Stragglers", stragglers);
+        }
+    }
     for (word, n) in &report.refused {
         table.row("Not set", format!("{word} of {}: {}", things(*n, "entry"), refusal(word)));
     }

@@ -215,6 +215,7 @@ fn destination_options(spec: &TransferSpec, global: &Global) -> OpenOptions {
         untrusted: !spec.destination.scheme.keys,
         umask: Some(global.umask),
         blind: may_be_blind(spec),
+        stripe: spec.performance.stripe,
         ..OpenOptions::default()
     }
 }

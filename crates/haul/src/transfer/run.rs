@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
         let kept = directory.is_some();
         if let Some(directory) = directory.and_then(Arc::into_inner) {
             let complete = report.ending == Ending::Complete && report.failed == 0;
-            let figures = Figures::of(&report, &ends, (processors, fixed), SystemTime::now());
+            let figures = Figures::of(&report, &ends, (report.processors(processors), fixed), SystemTime::now());
             // For `haul why` only: a run is no worse without them.
             let _noted = directory.note(&figures.text());
             if !complete || dry {

@@ -256,7 +256,8 @@ fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry) -
     let two_seconds = cx.step.measured().filter(|_| steps).map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
     let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK));
     let asked = if cx.source(&file.work).caps().read_ranges && !source.in_order() { asked } else { asked.max(entry.size) };
-    chunk_size(shown::fitting(asked, source, !caps.remote), entry.size, caps.write)
+    let chunk = chunk_size(shown::fitting(asked, source, !caps.remote), entry.size, caps.write);
+    chunk.checked_next_multiple_of(caps.chunk_unit.max(1)).unwrap_or(chunk)
 }
 
 /// Says in the journal under which token the file is about to be staged.

@@ -3,7 +3,7 @@
 //! One thread receives. Whoever has something to say sends it: a worker after its task, the supervisor at a step.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,9 +19,10 @@ use crate::lock::lock;
 use crate::report::Report;
 use crate::rlimit;
 use crate::store::Chunk;
-use crate::team::message::{Counts, Message, Pile, Tally};
+use crate::team::message::{Counts, Message, Pile, Tally, WorkNumbers};
 use crate::team::policy::{Policy, Word};
 use crate::team::{Team, counts};
+use crate::tune::TeamTuner;
 
 use super::context::Context;
 use super::file::open_file::OpenFile;
@@ -49,7 +50,13 @@ pub struct Ranks {
     stopping: AtomicBool,
     over: AtomicBool,
     receiver: Mutex<Option<JoinHandle<()>>>,
+    /// At rank 0: shows the others that it is alive while it waits for its terminal.
+    beater: Mutex<Option<JoinHandle<()>>>,
     supervisor: OnceLock<Arc<Shared>>,
+    /// Rank 0: what all ranks may have together.
+    tuner: Mutex<TeamTuner>,
+    /// The most workers of this rank.
+    share: AtomicU32,
 }
 
 /// A file, and the chunks of it that have not landed.
@@ -80,6 +87,7 @@ struct Heard {
     busy: Duration,
     node: String,
     counts: Counts,
+    work: WorkNumbers,
 }
 
 /// Records that wait until a message is worth it.
@@ -106,7 +114,10 @@ impl Ranks {
             stopping: AtomicBool::new(false),
             over: AtomicBool::new(false),
             receiver: Mutex::default(),
+            beater: Mutex::default(),
             supervisor: OnceLock::new(),
+            share: AtomicU32::new(TeamTuner::new(ranks).share(rank)),
+            tuner: Mutex::new(TeamTuner::new(ranks)),
             team,
         })
     }
@@ -134,7 +145,12 @@ impl Ranks {
         let now = Instant::now();
         self.desk().heard = self
             .others()
-            .map(|rank| (rank, Heard { at: now, busy: Duration::ZERO, node: String::new(), counts: Counts::default() }))
+            .map(|rank| {
+                (
+                    rank,
+                    Heard { at: now, busy: Duration::ZERO, node: String::new(), counts: Counts::default(), work: WorkNumbers::default() },
+                )
+            })
             .collect();
         let thread_cx = cx.clone();
         let receive = move || {
@@ -146,9 +162,16 @@ impl Ranks {
             }
         };
         *lock(&self.receiver) = Some(rlimit::spawn("team", receive)?);
-        if !self.leads() {
+        if self.leads() {
+            let thread_cx = cx.clone();
+            let beat = move || {
+                let Some(ranks) = &thread_cx.ranks else { return };
+                guarded(&thread_cx, || ranks.beat_while_printing(&thread_cx));
+            };
+            *lock(&self.beater) = Some(rlimit::spawn("alive", beat)?);
+        } else {
             cx.sched.join();
-            self.send(cx, 0, &Message::Alive(node(), Counts::default()));
+            self.send(cx, 0, &Message::Alive(node(), Counts::default(), WorkNumbers::default()));
             self.hungry(cx);
         }
         Ok(())
@@ -251,9 +274,10 @@ impl Ranks {
                     self.ring();
                 }
             }
-            Message::Alive(node, counts) => {
+            Message::Workers(most) => self.share.store(most.max(1), Ordering::Relaxed),
+            Message::Alive(node, counts, work) => {
                 if let Some(heard) = self.desk().heard.get_mut(&from) {
-                    (heard.node, heard.counts) = (node, counts);
+                    (heard.node, heard.counts, heard.work) = (node, counts, work);
                 }
             }
         }

@@ -72,6 +72,7 @@ impl Ranks {
         if lent.is_empty() {
             return false;
         }
+        let to_confirm = lent.iter().any(|(_, part)| part.is_to_confirm());
         let mut leases = Vec::with_capacity(lent.len());
         for (id, part) in lent {
             match pack(cx, self, id, part) {
@@ -83,7 +84,7 @@ impl Ranks {
         }
         if leases.is_empty() {
             // A worker may have done the last reply before, when this still counted.
-            if cx.sched.confirmed() {
+            if to_confirm && cx.sched.confirmed() {
                 self.idle(cx);
             }
             return false;
@@ -137,12 +138,13 @@ impl Ranks {
         let Some(borrowed) = leases.iter().map(|lease| unpack(cx, from, lease)).collect::<Option<Vec<_>>>() else {
             return self.foreign(cx, from);
         };
+        let to_confirm = borrowed.iter().any(|part| part.file.is_none());
         let confirm = {
             let mut policy = lock(&self.policy);
             for Borrowed { work, dirs, names, file } in borrowed {
                 cx.sched.adopt(&work, dirs, names, file);
             }
-            policy.fed(from, origin)
+            policy.fed(from, origin, to_confirm)
         };
         if confirm {
             self.send(cx, from, &Message::Confirmed);

@@ -9,8 +9,10 @@ use crate::engine::context::Context;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::report::{Ending, Report};
+use crate::spread::{RankWork, Spread};
 use crate::team::counts;
-use crate::team::message::{Counts, Message, Tally};
+use crate::team::message::{Counts, Message, Tally, WorkNumbers};
+use crate::verdict::Curve;
 
 use super::{Desk, Heard, Ranks, node};
 
@@ -45,8 +47,8 @@ impl Ranks {
         self.desk().step.take()
     }
 
-    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally, counts: Counts) {
-        self.send(cx, 0, &Message::Alive(node(), counts));
+    pub fn end_step(&self, cx: &Context, step: u32, tally: Tally, (counts, work): (Counts, RankWork)) {
+        self.send(cx, 0, &Message::Alive(node(), counts, work.numbers()));
         self.send(cx, 0, &Message::StepDone { step, tally });
     }
 
@@ -63,8 +65,55 @@ impl Ranks {
         sum
     }
 
+    /// What this rank has done, by its report.
+    pub fn work(&self, report: &Report, processors: u32) -> RankWork {
+        RankWork::of(report, self.rank(), node(), processors)
+    }
+
+    /// Rank 0: what all ranks that were heard of have done, in their order; this one `own`.
+    fn all_work(&self, own: RankWork) -> Vec<RankWork> {
+        let desk = self.desk();
+        let heard = desk.heard.iter().filter(|(_, heard)| !heard.node.is_empty());
+        let others = heard.map(|(rank, heard)| RankWork::from_numbers(*rank, heard.node.clone(), heard.work));
+        let mut all: Vec<RankWork> = others.chain([own]).collect();
+        drop(desk);
+        all.sort_by_key(|work| work.rank);
+        all
+    }
+
+    /// Rank 0: how the work is spread over all ranks.
+    pub fn spread(&self, own: RankWork) -> Option<Spread> {
+        Spread::of(&self.all_work(own))
+    }
+
+    /// Rank 0: limits the workers of all ranks together to as many as gain something.
+    pub fn tune(&self, cx: &Context, own: impl FnOnce() -> RankWork) {
+        let now = cx.clock.began.elapsed();
+        let mut tuner = lock(&self.tuner);
+        if !tuner.is_due(now) {
+            return;
+        }
+        if !tuner.look(now, &self.all_work(own())) {
+            return;
+        }
+        let shares: Vec<(u32, u32)> = self.others().map(|rank| (rank, tuner.share(rank))).collect();
+        self.share.store(tuner.share(0), Ordering::Relaxed);
+        drop(tuner);
+        shares.into_iter().for_each(|(rank, most)| self.send(cx, rank, &Message::Workers(most)));
+    }
+
+    /// Of this rank.
+    pub fn most_workers(&self) -> u32 {
+        self.share.load(Ordering::Relaxed)
+    }
+
+    /// What more workers of all ranks brought.
+    pub fn curve(&self) -> Option<Curve> {
+        lock(&self.tuner).curve()
+    }
+
     /// Shows that this rank is alive and how far it is, and ends the job if another is not.
-    pub fn watch(&self, cx: &Context, now: Instant, counts: impl FnOnce() -> Counts) {
+    pub fn watch(&self, cx: &Context, now: Instant, counts: impl FnOnce() -> (Counts, RankWork)) {
         let mut desk = self.desk();
         if desk.next_beat.is_some_and(|next| now < next) {
             return;
@@ -84,10 +133,31 @@ impl Ranks {
             let e = Error::new(ErrorKind::Broken, "work together");
             return self.lost(cx, &e.because(format!("rank {rank}{on} has not responded for {} s", self.team.silence.as_secs())));
         }
-        let alive = Message::Alive(node(), counts());
+        let (counts, work) = counts();
+        let alive = Message::Alive(node(), counts, work.numbers());
         match self.leads() {
             true => self.others().for_each(|rank| self.send(cx, rank, &alive)),
             false => self.send(cx, 0, &alive),
+        }
+    }
+
+    /// Rank 0: its supervisor may have to wait for a terminal that is stopped, or a pipe that nobody reads. That is no reason for the
+    /// others to end the job.
+    pub fn beat_while_printing(&self, cx: &Context) {
+        let beat = BEAT.min(self.team.silence / 4);
+        let mut was_printing = false;
+        loop {
+            let desk = self.news.wait_timeout_while(self.desk(), beat, |_| !self.over.load(Ordering::Acquire));
+            drop(desk.unwrap_or_else(PoisonError::into_inner));
+            if self.over.load(Ordering::Acquire) {
+                return;
+            }
+            let is_printing = cx.out.observer.is_printing();
+            if is_printing && was_printing {
+                let alive = Message::Alive(node(), Counts::default(), WorkNumbers::default());
+                self.others().for_each(|rank| self.try_send(rank, &alive));
+            }
+            was_printing = is_printing;
         }
     }
 
@@ -114,11 +184,17 @@ impl Ranks {
             self.try_send(0, &Message::Report(counts::encode(report)));
             self.wait(most, |desk| desk.bye);
         }
+        let desk = self.desk();
         self.over.store(true, Ordering::Release);
+        drop(desk);
+        self.news.notify_all();
         // Wakes the receiver, which looks once a second anyway.
         self.try_send(self.rank(), &Message::Bye);
         if let Some(receiver) = lock(&self.receiver).take() {
             let _ = receiver.join();
+        }
+        if let Some(beater) = lock(&self.beater).take() {
+            let _ = beater.join();
         }
     }
 

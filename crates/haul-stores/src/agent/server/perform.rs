@@ -167,6 +167,7 @@ impl Agent {
             user_umask: self.options.umask,
             dir_umask: if keep_modes { 0 } else { self.options.umask },
             keep_acls: false,
+            ..local::Options::default()
         };
         let store = local::Local::open(path_of(&path), options)?;
         let (dev, ino) = store.identity().unwrap_or_default();

@@ -27,6 +27,11 @@ fn any_number_of_ranks_makes_the_same_tree_and_reports_the_same() {
         assert_eq!(counts(&reports[0]), counts(&alone), "{n} ranks");
         let others = reports[1..].iter().filter(|report| report.made.total() > 0).count();
         assert!(n == 1 || others > 0, "{n} ranks: {others} of them have helped");
+        let each = &reports[0].ranks;
+        assert_eq!(each.iter().map(|work| work.rank).collect::<Vec<_>>(), (0..if n > 1 { n } else { 0 }).collect::<Vec<_>>());
+        let sums = (each.iter().map(|work| work.files).sum::<u64>(), each.iter().map(|work| work.bytes).sum::<u64>());
+        assert!(n == 1 || sums == (alone.made.files, alone.bytes), "{n} ranks: {sums:?}");
+        assert!(each.iter().all(|work| !work.node.is_empty()), "{each:?}");
 
         // Again: nothing is to do, and all say so.
         let reports = ranks(n, &|_| (slowly(&source, &target), Run::workers(2)));

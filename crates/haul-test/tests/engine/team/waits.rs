@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
+use haul_core::engine::run;
+use haul_core::event::{Event, Observer};
 use haul_core::report::Ending;
 use haul_core::team::message::Message;
 use haul_core::team::{Team, Transport, threads};
@@ -12,7 +14,7 @@ use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
 use super::{each, ranks, slowly, tree};
-use crate::support::{Run, assert_same, content, job, put_hard_link};
+use crate::support::{Diary, Run, assert_same, bounded, content, job, put_hard_link};
 
 #[test]
 fn ranks_that_copy_the_first_names_lend_each_other_chunks_and_end() {
@@ -29,6 +31,40 @@ fn ranks_that_copy_the_first_names_lend_each_other_chunks_and_end() {
     };
     let reports = ranks(8, &of);
     assert_eq!((reports[0].ending, reports[0].hard_links, reports[0].failed), (Ending::Complete, 96, 0), "{:?}", reports[0]);
+    assert_same(&source, &target);
+}
+
+/// A terminal that stops at the first frame, for longer than ranks may be silent.
+#[derive(Default)]
+struct Stopped(AtomicBool);
+
+impl Observer for Stopped {
+    fn on(&self, event: &Event<'_>) {
+        if matches!(event, Event::Progress(_)) && !self.0.swap(true, Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_secs(10));
+        }
+    }
+}
+
+#[test]
+fn a_terminal_that_is_stopped_does_not_end_the_job() {
+    let (source, target) = (tree(), Memory::new());
+    let teams: Vec<Team> = threads(3).into_iter().map(|transport| Team { transport, silence: Duration::from_secs(4) }).collect();
+    let stopped = Arc::new(Stopped::default());
+    let runs: Vec<_> = teams
+        .into_iter()
+        .enumerate()
+        .map(|(rank, team)| {
+            let observer: Arc<dyn Observer> = if rank == 0 { stopped.clone() } else { Arc::new(Diary::default()) };
+            let mut setup = Run::workers(2).setup(observer);
+            setup.team = Some(team);
+            let job = slowly(&source, &target);
+            std::thread::spawn(move || run(job, setup))
+        })
+        .collect();
+    let reports: Vec<_> = bounded(Duration::from_secs(100), move || runs.into_iter().map(|run| run.join().unwrap()).collect());
+    assert!(stopped.0.load(Ordering::SeqCst));
+    assert!(reports.iter().all(|report| report.ending == Ending::Complete), "{reports:?}");
     assert_same(&source, &target);
 }
 

@@ -31,7 +31,7 @@ fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
     let size = size(flags)?;
     let stopped = match flags.operation {
         JobOperation::Check => Stopped::StartsOver,
-        _ if flags.batch.requeue => Stopped::Requeued,
+        _ if flags.batch.requeue && !flags.batch.pbs => Stopped::Requeued,
         _ => Stopped::Resubmitted,
     };
     let limit = estimate::limit(size, &flags.work, flags.resources.time, stopped);

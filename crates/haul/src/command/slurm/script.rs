@@ -104,6 +104,7 @@ impl Script<'_> {
             Some(format!("-l walltime={}", pbs_time(self.limit.time))),
             Some("-j oe".into()),
             option('o', &batch.log),
+            Some(format!("-r {}", if batch.requeue { 'y' } else { 'n' })),
         ];
         lines.into_iter().flatten().chain(batch.options.iter().cloned()).map(|line| format!("#PBS {line}")).collect()
     }
@@ -187,11 +188,14 @@ mod tests {
         #PBS -l select=2:ncpus=16:mpiprocs=4
         #PBS -l walltime=01:30:00
         #PBS -j oe
+        #PBS -r n
         set -e
         # Time limit: as given.
         cd -- '/home/me/a dir'
         exec mpirun /opt/haul cp --deadline=5340s -- a b
         ");
+        let batch = Batch { requeue: true, ..batch };
+        assert!(script(&batch, &resources, &["--", "a", "b"]).contains("\n#PBS -r y\nset -e\n"));
     }
 
     /// What bash makes of a quoted word.

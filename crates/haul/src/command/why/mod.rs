@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn the_documents_have_the_documented_keys_and_no_others() {
         let job = show::tests::job();
-        let figures = show::tests::figures();
+        let ranks = Some(crate::spread::SpreadFigures::from(&crate::spread::tests::spread()));
+        let figures = Figures { ranks, ..show::tests::figures() };
         as_documented(&as_json(&job, &Figures { far_source: figures.far_destination.clone(), ..figures }));
     }
 }

@@ -112,6 +112,12 @@ fn course(figures: &Figures, width: usize, to: &mut String) {
         seconds(figures.elapsed)
     );
     put(to, &sum, width, 2);
+    if let Some(ranks) = &figures.ranks {
+        put(to, &format!("Ranks: {}; each (min / median / max): {}.", ranks.title(), ranks.each()), width, 2);
+        if let Some(stragglers) = ranks.stragglers() {
+            put(to, &format!("Stragglers: {stragglers}."), width, 2);
+        }
+    }
     let parts = parts(&figures.pace, elapsed);
     if parts.len() < 2 {
         return;
@@ -246,6 +252,21 @@ pub mod tests {
         Try next:
           1. nothing: this is the network's throughput; `haul bench net cluster`
              measures it directly
+        ");
+    }
+
+    #[test]
+    fn several_ranks_are_compared() {
+        let ranks = Some(crate::spread::SpreadFigures::from(&crate::spread::tests::spread()));
+        let mut page = String::new();
+        course(&Figures { ranks, pace: Vec::new(), ..figures() }, 80, &mut page);
+        insta::assert_snapshot!(page, @r"
+        Over the run: 1,204 files, 1.17 GiB in 12.0 s: 100 MiB/s, 100 files/s; workers:
+          8 at the end, 8 at peak.
+        Ranks: 16 on 4 nodes; each (min / median / max): 2,201 / 2,360 / 2,410 files,
+          120 MiB / 130 MiB / 150 MiB, busy for 11.0 / 12.0 / 13.0 s.
+        Stragglers: rank 7 on n03 (3.1 times as long as the median for the same work),
+          rank 2 on n01 (2.2).
         ");
     }
 

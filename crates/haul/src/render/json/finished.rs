@@ -1,9 +1,11 @@
 //! The event `finished`: the report of a run.
 
 use haul_core::report::{Failure, Kinds, Report, Times};
+use haul_core::spread::Spread;
 use serde::Serialize;
 
 use crate::hints;
+use crate::spread::SpreadFigures;
 
 use super::{Path, error_word, seconds, tenths};
 
@@ -62,6 +64,7 @@ pub struct Finished {
     limiter: &'static str,
     limited_by: String,
     next: Vec<String>,
+    ranks: Option<SpreadFigures>,
 }
 
 #[derive(Serialize)]
@@ -175,6 +178,7 @@ impl Finished {
             limiter: r.limiter.word(),
             limited_by: r.limited_by.clone(),
             next: r.next.clone(),
+            ranks: Spread::of(&r.ranks).as_ref().map(SpreadFigures::from),
         }
     }
 }

@@ -3,6 +3,8 @@
 use haul_core::event::{InFlight, Progress};
 use serde::Serialize;
 
+use crate::spread::SpreadFigures;
+
 use super::{Path, seconds, tenths};
 
 #[derive(Serialize)]
@@ -26,6 +28,7 @@ pub struct Moment {
     seconds_left: Option<f64>,
     idle: f64,
     slowest: Option<Slowest>,
+    ranks: Option<SpreadFigures>,
 }
 
 #[derive(Serialize)]
@@ -62,6 +65,7 @@ impl Moment {
             seconds_left: p.eta().map(seconds),
             idle: seconds(p.idle),
             slowest: p.slowest.as_ref().map(slowest),
+            ranks: p.spread.as_ref().map(SpreadFigures::from),
         }
     }
 }
