@@ -219,6 +219,7 @@ fn obey(invocation: Invocation, ranks: Option<&Ranks>) -> Exit {
         Command::Rb(flags) => command::rb(&flags, global),
         Command::Head(flags) => command::head(&flags, global),
         Command::Presign(flags) => command::presign(&flags, global),
+        Command::Object(flags) => command::object(&flags, global),
         Command::Batch(flags) => command::batch::run(&flags, global),
         Command::Doctor(flags) => command::doctor::run(&flags, global),
         Command::Bench(bench) => command::bench::run(&bench, global),

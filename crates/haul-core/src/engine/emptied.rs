@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::{Dir, Entry, Kind, Name};
+use crate::job::Pick;
 use crate::store::{Flow, Store};
 
 use super::context::Context;
@@ -22,6 +23,8 @@ pub fn remove(cx: &Arc<Context>) {
         let name = match path {
             // Of `SRC/` only what is in it is moved; at an object store nothing but a marker says that it was there.
             b"" if !store.caps().markers => continue,
+            // Of `SRC` that is moved by its name the directory above is no part.
+            b"" if !matches!(root.pick, Pick::Contents) => continue,
             b"" => Name::of(&Dir::root()),
             path => match Name::parse(&Dir::root(), path) {
                 Some(name) => name,

@@ -12,7 +12,7 @@ use super::address::{self, copy_source};
 use super::attributes::{self, FileAttributes};
 use super::call::{Answer, Body, Call};
 use super::checksum::{self, Algorithm, ObjectChecksums};
-use super::checksum_modes::ChecksumMode;
+use super::checksum_modes::{ChecksumMode, unstored};
 use super::client::Client;
 use super::fault;
 use super::put_options::{CopyTemplate, KEPT, NEVER_COPIED, Pair, PutOptions};
@@ -133,7 +133,11 @@ impl Bucket {
 
     /// A request that reads an object, in the version of the options.
     fn looking<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
-        let call = self.options.reading(self.call(op, method, key));
+        self.of_version(self.options.reading(self.call(op, method, key)))
+    }
+
+    /// A request about an object, in the version of the options.
+    pub(super) fn of_version<'a>(&'a self, call: Call<'a>) -> Call<'a> {
         match &self.options.version {
             Some(version) => call.ask("versionId", version.as_str()),
             None => call,
@@ -171,9 +175,32 @@ impl Bucket {
         Ok((Head::of(&answer), answer))
     }
 
+    /// The same for the latest versions of objects.
+    #[must_use]
+    pub(super) fn latest(&self) -> Bucket {
+        self.clone().version(None)
+    }
+
+    /// The same for one version of objects; `None` for the latest.
+    #[must_use]
+    pub(super) fn version(self, version: Option<&str>) -> Bucket {
+        if self.options.version.as_deref() == version {
+            return self;
+        }
+        Bucket { options: Arc::new(PutOptions { version: version.map(str::to_string), ..(*self.options).clone() }), ..self }
+    }
+
     /// Uploads a whole object from memory.
     pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
         let modes = &self.client.modes;
+        if let Some(algorithm) = self.options.checksum {
+            let call = self.options.writing(self.call("write", Method::PUT, key), key, metadata);
+            let sent = algorithm.of(bytes);
+            let call = call.with(algorithm.header(), sent.base64()).with("x-amz-sdk-checksum-algorithm", algorithm.word());
+            let answer = self.client.send(&call, Body::Bytes(bytes)).map_err(|e| unstored(e, algorithm))?;
+            modes.stored(&answer, sent)?;
+            return Put::of(&answer);
+        }
         modes.negotiate(|mode| {
             let mut call = self.options.writing(self.call("write", Method::PUT, key), key, metadata);
             let sent = mode.algorithm.of(bytes);
@@ -261,7 +288,7 @@ impl Bucket {
         // MinIO's copies have this header only if it is sent.
         let anew = anew || (like.head.headers.contains_key("expires") && like.check("copy").is_ok());
         let mut call = self.options.copying(self.call("copy", Method::PUT, to), like, anew);
-        call = self.options.of_source(call).with("x-amz-copy-source", copy_source(from.0, from.1, ""));
+        call = self.options.of_source(call).with("x-amz-copy-source", copy_source(from.0, from.1, like.version.unwrap_or_default()));
         call = call.with("x-amz-metadata-directive", if anew { "REPLACE" } else { "COPY" });
         if self.options.tagging.is_some() {
             call = call.with("x-amz-tagging-directive", "REPLACE");
@@ -273,14 +300,27 @@ impl Bucket {
 
     /// The object's tags as a header has them: `a=b&c=d`, escaped.
     pub fn tags(&self, key: &[u8]) -> Result<String> {
-        let answer = self.client.send(&self.call("copy", Method::GET, key).ask("tagging", ""), Body::None)?.whole("copy")?;
-        xml::tags(&answer).map(|tags| address::tagging(&tags)).map_err(|e| fault::document("copy", &self.name, e))
+        self.tag_set(key).map(|tags| address::tagging(&tags))
     }
 
-    /// Replaces the object's tags; with none of them it has none.
+    /// The tags of an object, or of the bucket for an empty key; none where it has none.
+    pub fn tag_set(&self, key: &[u8]) -> Result<Vec<(String, String)>> {
+        let answer = match self.client.send(&self.of_version(self.call("read tags", Method::GET, key)).ask("tagging", ""), Body::None) {
+            // Of a bucket without tags.
+            Err(e) if e.kind() == ErrorKind::NotFound && e.reason().contains("NoSuchTagSet") => return Ok(Vec::new()),
+            answer => answer?.whole("read tags")?,
+        };
+        xml::tags(&answer).map_err(|e| fault::document("read tags", &self.name, e))
+    }
+
+    /// Replaces the tags of an object, or of the bucket for an empty key; with none of them it has none.
     pub fn set_tags(&self, key: &[u8], tags: &[(String, String)]) -> Result<()> {
+        if tags.is_empty() {
+            let call = self.of_version(self.call("set tags", Method::DELETE, key)).ask("tagging", "");
+            return self.client.send(&call, Body::None).map(|_| ());
+        }
         let body = xml::tagging(tags);
-        let call = self.call("set tags", Method::PUT, key).ask("tagging", "").with("content-type", "application/xml");
+        let call = self.of_version(self.call("set tags", Method::PUT, key)).ask("tagging", "").with("content-type", "application/xml");
         let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
         self.client.send(&call, Body::Bytes(body.as_bytes())).map(|_| ())
     }

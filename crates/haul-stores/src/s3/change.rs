@@ -11,7 +11,7 @@ use super::checksum::{self, Value};
 use super::listing::with_content;
 use super::put_options::{CopyTemplate, pairs};
 use super::upload::Expected;
-use super::{Objects, PARTS_MOST, attributes};
+use super::{Objects, PARTS_MOST, attributes, rights};
 use crate::http_client::parallel::in_parallel;
 
 /// Tags in the form of a header, in the order of their names.
@@ -114,7 +114,7 @@ impl Objects {
         }
         entry.have = entry.have.with(spec.keep.and(spec.entry.have));
         let keep = had.and(self.caps.sets).with(spec.keep.and(self.caps.sets)).with(MetaMask::SETID);
-        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true };
+        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] };
         let written = attributes::write(&entry, keep, like.used(&self.bucket.options)).of_its_kind("set attributes")?;
         let metadata = pairs(written.headers);
         let like = CopyTemplate { attributes: Some(&metadata), ..like };
@@ -138,7 +138,11 @@ impl Objects {
         };
         if options.differ(&head) {
             self.pages.touch(&key);
-            self.copy_object((&self.bucket, &key), &key, &CopyTemplate { head: &head, attributes: None, same_bucket: true })?;
+            self.copy_object(
+                (&self.bucket, &key),
+                &key,
+                &CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] },
+            )?;
             self.forget_key(&key);
             return Ok(true);
         }
@@ -157,7 +161,8 @@ impl Objects {
         source.extend_from_slice(&self.part(&entry.name.leaf));
         let key = self.key(to, "copy")?;
         self.pages.touch(&key);
-        let place = Bucket { name: from.volume.clone(), ..self.bucket.clone() };
+        let version = self.copied_version.as_deref();
+        let place = Bucket { name: from.volume.clone(), ..self.bucket.clone() }.version(version);
         let absent = || Error::new(ErrorKind::NotFound, "copy").because("no such object");
         let head = place.head(&source)?.ok_or_else(absent)?;
         let found = self.entry_of(entry.name.clone(), &source, &head, MetaMask::NONE)?;
@@ -168,10 +173,11 @@ impl Objects {
         if spec.keep.any(MetaMask::XATTR.with(MetaMask::ACL)) && like.xattrs.is_none() {
             like.xattrs = self.entry_of(entry.name.clone(), &source, &head, MetaMask::XATTR)?.xattrs;
         }
-        let template = CopyTemplate { head: &head, attributes: None, same_bucket: place.name == self.bucket.name };
+        let template = CopyTemplate { head: &head, attributes: None, same_bucket: place.name == self.bucket.name, version, grants: &[] };
         let written = attributes::write(&like, spec.keep, template.used(&self.bucket.options)).of_its_kind("copy")?;
         let metadata = pairs(written.headers);
-        match self.copy_object((&place, &source), &key, &CopyTemplate { attributes: Some(&metadata), ..template }) {
+        let grants = if self.bucket.options.copies_acl { rights::headers_of(&place.acl(&source)?)? } else { Vec::new() };
+        match self.copy_object((&place, &source), &key, &CopyTemplate { attributes: Some(&metadata), grants: &grants, ..template }) {
             Ok(()) => Ok(Some(Landed { refused: written.refused, ino: 0 })),
             // The service cannot, or this account may not (tags have permissions of their own): copy through this machine.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
@@ -191,7 +197,7 @@ impl Objects {
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
         let parts = in_parallel(&self.bucket.client.threads, &numbered, AT_ONCE, |(number, range)| {
-            self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number)
+            self.bucket.copy_part(from, like, range.clone(), to, &upload, *number)
         });
         // What is known of the source is known of the copy, if the service computes the same of it.
         let whole = head.checksums.stored.iter().filter(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
@@ -217,7 +223,7 @@ impl Objects {
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
-        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true };
+        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] };
         self.copy_object((&self.bucket, &old), &new, &like).map_err(|e| e.on(from))?;
         self.forget_key(&old);
         self.bucket.delete_version(&old, &head.etag).map_err(|e| e.on(from))

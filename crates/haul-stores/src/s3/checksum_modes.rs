@@ -124,6 +124,20 @@ impl ChecksumModes {
         }
     }
 
+    /// # Errors
+    /// `Unsupported` if the service did not store the checksum that was asked for by name.
+    pub fn stored(&self, answer: &Answer, sent: Value) -> Result<()> {
+        let algorithm = sent.algorithm();
+        match answer.header(algorithm.header()) {
+            Some(text) if Value::parse_base64(algorithm, text.trim_ascii()) == Some(sent) => {
+                self.returns.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Some(_) => Err(Error::new(ErrorKind::Corrupt, "write").remedy_is(Remedy::Again).because("the service received other bytes")),
+            None => Err(not_stored(algorithm)),
+        }
+    }
+
     /// `Ok` if `answer` shows that the bytes with the checksum `sent` arrived: the service returned it, or the ETag is their MD5,
     /// or they were sent with Content-MD5, which services must verify. `UNVERIFIED` if it shows nothing; `Corrupt` if it shows
     /// other bytes and `etags` count. A mode that the endpoint does not know is not tried again.
@@ -168,6 +182,17 @@ impl ChecksumModes {
 /// Whether the error says only that the endpoint does not know the mode.
 pub(super) fn is_unverified(e: &Error) -> bool {
     e.kind() == ErrorKind::Unsupported && e.op() == UNVERIFIED
+}
+
+/// The service does not know the checksum that was asked for by name.
+fn not_stored(algorithm: Algorithm) -> Error {
+    let e = Error::new(ErrorKind::Unsupported, "write").because(format!("the server stores no {} checksum", algorithm.word()));
+    e.hint("leave out --checksum-algorithm: haul finds one that the server verifies")
+}
+
+/// The same for an answer that refuses it.
+pub(super) fn unstored(e: Error, algorithm: Algorithm) -> Error {
+    if is_unverified(&e) { not_stored(algorithm) } else { e }
 }
 
 /// Seconds since 1970.

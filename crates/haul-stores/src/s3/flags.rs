@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use haul_core::place::Scheme;
+use haul_core::place::{Location, Scheme};
 use serde::{Deserialize, Serialize};
 
 use crate::http_client::TlsFlags;
@@ -28,6 +28,9 @@ pub struct Flags {
     /// Send unsigned requests, for public buckets
     #[arg(long)]
     pub no_sign_request: bool,
+    /// Use this code for roles that require MFA (default: ask at the terminal)
+    #[arg(long, value_name = "CODE", value_parser = mfa_code)]
+    pub mfa_code: Option<String>,
     #[command(flatten)]
     pub tls: TlsFlags,
     /// Pay for requests to requester-pays buckets
@@ -45,9 +48,12 @@ pub struct Flags {
     /// Encrypt and decrypt objects with the key in FILE (32 bytes, raw or base64)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sse")]
     pub sse_c: Option<PathBuf>,
-    /// Write objects with this canned ACL (private, bucket-owner-full-control ...)
-    #[arg(long, value_name = "ACL")]
+    /// Write objects with this canned ACL (private, bucket-owner-full-control ...); copy: the source's grants
+    #[arg(long, value_name = "ACL", value_parser = header_text)]
     pub acl: Option<String>,
+    /// Have the service store this checksum of objects (default: auto-detected)
+    #[arg(long, value_name = "NAME", ignore_case = true, value_parser = ["CRC64NVME", "CRC32C", "CRC32", "SHA256", "SHA1"])]
+    pub checksum_algorithm: Option<String>,
     /// Write objects with this user metadata (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub metadata: Vec<(String, String)>,
@@ -96,17 +102,47 @@ pub struct Flags {
     /// Objects are read in this version: of `--version-id`, which only some commands have.
     #[arg(skip)]
     pub version_id: Option<String>,
+    /// Regions of single places, by the authority of their addresses: of `--source-region` and `--destination-region`, which only
+    /// some commands have.
+    #[arg(skip)]
+    pub regions: Vec<(String, String)>,
 }
 
 impl Values for Flags {
     fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)> {
-        let mut flags = self.clone();
+        // A code is good for half a minute, and no job keeps it.
+        let mut flags = Flags { mfa_code: None, ..self.clone() };
         root_all(flags.tls.ca_bundle.iter_mut().chain(&mut flags.sse_c), directory);
         Some((super::provider::S3, serde_json::to_value(flags).unwrap_or_default()))
     }
 }
 
 impl Flags {
+    /// Whether anything is asked for that objects can have anew without other content.
+    pub fn wishes(&self) -> bool {
+        let plain = [
+            &self.storage_class,
+            &self.sse,
+            &self.checksum_algorithm,
+            &self.content_type,
+            &self.cache_control,
+            &self.content_encoding,
+            &self.content_disposition,
+            &self.content_language,
+            &self.expires_at,
+            &self.tagging,
+        ];
+        !self.metadata.is_empty() || plain.into_iter().any(Option::is_some)
+    }
+
+    /// The same for an address: with the region that was given for it, and for its profile.
+    pub fn of_place(&self, location: &Location) -> Flags {
+        let authority = location.authority();
+        let own = self.regions.iter().find(|(known, _)| *known == authority).map(|(_, region)| region.clone());
+        let flags = self.of_profile(location.user.as_deref());
+        Flags { region: own.or(flags.region.clone()), ..flags }
+    }
+
     /// The same for an address that names a profile, which alone says then how its server is reached and who asks.
     pub fn of_profile(&self, profile: Option<&str>) -> Flags {
         match profile {
@@ -128,6 +164,14 @@ pub fn version(text: &str) -> Result<String, String> {
     match text.is_empty() {
         false => header_text(text),
         true => Err("`haul ls --all-versions` names the versions".into()),
+    }
+}
+
+/// Six digits as a rule; AWS takes no others.
+fn mfa_code(text: &str) -> Result<String, String> {
+    match (6..=10).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit()) {
+        true => Ok(text.to_string()),
+        false => Err("a code is the digits that the MFA device shows".into()),
     }
 }
 

@@ -12,6 +12,7 @@ use haul_core::store::{MetaSpec, Store};
 use zeroize::Zeroizing;
 
 use super::account::AccountOptions;
+use super::checksum::Algorithm;
 use super::flags::Flags;
 use super::recent::Recent;
 use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
@@ -26,13 +27,14 @@ static CLIENTS: Mutex<Vec<(AccountOptions, Arc<Client>)>> = Mutex::new(Vec::new(
 /// # Errors
 /// Settings that contradict each other or cannot be read, and no credentials.
 pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
-    let flags = access.get::<Flags>().of_profile(location.user.as_deref());
+    let flags = access.get::<Flags>().of_place(location);
     let wanted = AccountOptions {
         profile: flags.profile,
         profile_alone: flags.profile_alone,
         endpoint_url: flags.endpoint_url,
         region: flags.region,
         no_sign_request: flags.no_sign_request,
+        mfa_code: flags.mfa_code,
         tls: flags.tls,
         // A request that hangs is to be sent again before the run counts as stuck.
         idle_timeout: access.idle_timeout.map(|timeout| (timeout / 2).max(Duration::from_millis(500))),
@@ -50,6 +52,9 @@ pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
     Ok(client)
 }
 
+/// The word of `--acl` for the grants of the source.
+const COPY_ACL: &str = "copy";
+
 /// The options for objects that are written.
 fn options(flags: &Flags) -> Result<PutOptions> {
     Ok(PutOptions {
@@ -57,7 +62,9 @@ fn options(flags: &Flags) -> Result<PutOptions> {
         encryption: flags.sse.clone(),
         kms_key: flags.sse_kms_key_id.clone(),
         customer_key: flags.sse_c.as_deref().map(customer_key).transpose()?,
-        acl: flags.acl.clone(),
+        acl: flags.acl.clone().filter(|acl| acl != COPY_ACL),
+        copies_acl: flags.acl.as_deref() == Some(COPY_ACL),
+        checksum: flags.checksum_algorithm.as_deref().and_then(Algorithm::of_word),
         metadata: flags.metadata.clone(),
         content_type: flags.content_type.clone(),
         cache_control: flags.cache_control.clone(),
@@ -176,6 +183,13 @@ impl BucketHost {
     fn objects(&self, path: &[u8], options: Options) -> Objects {
         Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone()).recent(self.recent.clone())
     }
+
+    /// The same for what is written, which has no old versions.
+    fn written(&self, path: &[u8], options: Options) -> Objects {
+        let version = self.bucket.options.version.clone();
+        let bucket = self.bucket.latest();
+        Objects::new(bucket, key(path), options).cached(self.cache.clone()).recent(self.recent.clone()).copying_version(version)
+    }
 }
 
 impl Host for BucketHost {
@@ -200,6 +214,12 @@ impl Host for BucketHost {
             return Ok(Some(Kind::Dir));
         }
         let named = |e: Error| e.at(&[self.bucket.address().as_bytes(), b"/", key].concat());
+        if self.bucket.options.version.is_some() {
+            // It is a version of the source, and any name may be asked for. What was found is of no use to the destination.
+            let old = self.bucket.head(key).ok().flatten();
+            let found = if old.is_some() { old } else { self.bucket.latest().head(key).map_err(named)? };
+            return Ok(found.map(|_| Kind::File));
+        }
         let head = self.bucket.head(key).map_err(named)?;
         let kind = head.as_ref().map(|_| Kind::File);
         self.recent.keep(key, head);
@@ -211,7 +231,7 @@ impl Host for BucketHost {
         if self.options.no_markers {
             return Ok(());
         }
-        let store = self.objects(path, Options { server_times: false, blind: true, ..self.options });
+        let store = self.written(path, Options { server_times: false, blind: true, ..self.options });
         let name = Name::of(&haul_core::entry::Dir::root());
         let entry = Entry::bare(name.clone(), Kind::Dir);
         let spec = MetaSpec { name: &name, entry: &entry, keep: MetaMask::NONE };
@@ -222,7 +242,8 @@ impl Host for BucketHost {
         // A typing error must not empty the destination.
         // Who may not list may yet read what is named.
         let is_dir = || self.is_dir(path).or_else(|e| if e.kind() == ErrorKind::Denied { Ok(true) } else { Err(e) });
-        if options.role == Role::Source && !is_dir()? {
+        let latest = self.bucket.options.version.is_none();
+        if options.role == Role::Source && latest && !is_dir()? {
             let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
             return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
         }
@@ -230,8 +251,9 @@ impl Host for BucketHost {
         let no_markers = self.options.no_markers && options.role == Role::Destination;
         let blind = options.blind && options.role == Role::Destination;
         let (server_times, browses) = (options.role != Role::Destination, options.role == Role::Browse);
+        let is_written = options.role == Role::Destination;
         let options = Options { server_times, distrust, blind, browses, no_markers, ..self.options };
-        Ok(Arc::new(self.objects(path, options)))
+        Ok(Arc::new(if is_written { self.written(path, options) } else { self.objects(path, options) }))
     }
 
     fn data_path(&self, source: &dyn Host) -> DataPath {

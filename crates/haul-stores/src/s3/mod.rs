@@ -7,6 +7,7 @@
 pub mod account;
 pub mod address;
 pub mod admin;
+pub mod archive;
 pub mod attributes;
 pub mod bucket;
 mod cache;
@@ -28,12 +29,14 @@ mod pause;
 mod provider;
 mod put_options;
 mod recent;
+pub mod rights;
 pub mod sign;
 mod sink;
 mod small;
 mod source;
 mod state_file;
 pub mod upload;
+pub mod versioning;
 pub mod xml;
 
 use std::borrow::Cow;
@@ -107,6 +110,8 @@ pub struct Objects {
     pages: pages::Pages,
     /// No run before this one knew any of the bucket's objects.
     unknown: OnceLock<bool>,
+    /// The version of objects that are copied to it by the service.
+    copied_version: Option<String>,
 }
 
 impl Objects {
@@ -133,6 +138,7 @@ impl Objects {
             hidden,
             pages: pages::Pages::new(std::env::temp_dir()),
             unknown: OnceLock::new(),
+            copied_version: None,
         }
     }
 
@@ -146,6 +152,12 @@ impl Objects {
     #[must_use]
     fn recent(self, recent: Arc<Recent>) -> Self {
         Objects { recent, ..self }
+    }
+
+    /// The same for copies of this version of objects.
+    #[must_use]
+    fn copying_version(self, copied_version: Option<String>) -> Self {
+        Objects { copied_version, ..self }
     }
 
     /// The same with other sizes for copies within the service.

@@ -32,6 +32,10 @@ pub struct PutOptions {
     pub customer_key: Option<Zeroizing<Vec<u8>>>,
     /// A canned list of rights: `private`, `bucket-owner-full-control`...
     pub acl: Option<String>,
+    /// Copies get the grants of their source.
+    pub copies_acl: bool,
+    /// The service stores this checksum; `None` for the best that it takes.
+    pub checksum: Option<Algorithm>,
     /// The user's own metadata.
     pub metadata: Vec<(String, String)>,
     /// In place of the type guessed from the file extension.
@@ -83,6 +87,10 @@ pub struct CopyTemplate<'a> {
     pub attributes: Option<&'a [Pair]>,
     /// The copy is in the bucket of its source.
     pub same_bucket: bool,
+    /// The version of the source that is copied; `None` for the latest.
+    pub version: Option<&'a str>,
+    /// Headers that grant rights, as those of the source.
+    pub grants: &'a [(&'static str, String)],
 }
 
 impl CopyTemplate<'_> {
@@ -133,9 +141,20 @@ impl PutOptions {
     /// A fingerprint of options and metadata: an upload keeps those that it was begun with. The customer's key is not in it, only
     /// that there is one.
     pub fn fingerprint(&self, metadata: &[Pair]) -> u64 {
+        let checksum = self.checksum.map_or_else(String::new, |algorithm| format!(" {}", algorithm.word()));
         let own = [&self.storage_class, &self.encryption, &self.kms_key, &self.acl, &self.content_type, &self.cache_control, &self.tagging];
-        let text = format!("{own:?} {:?} {:?} {} {metadata:?}", self.plain_headers(), self.metadata, self.customer_key.is_some());
+        let text = format!("{own:?} {:?} {:?} {} {metadata:?}{checksum}", self.plain_headers(), self.metadata, self.customer_key.is_some());
         (haul_core::hash::xxh128(text.as_bytes()) & u128::from(u64::MAX)) as u64
+    }
+
+    /// # Errors
+    /// Grants are to be copied, and the content does not come from the same service and account.
+    pub(super) fn can_copy_acl(&self, op: &'static str) -> Result<()> {
+        if !self.copies_acl {
+            return Ok(());
+        }
+        let e = Error::new(ErrorKind::Usage, op).because("--acl copy is for copies within one endpoint and account");
+        Err(e.hint("name an ACL: --acl private, --acl bucket-owner-full-control"))
     }
 
     /// Whether a copy within the service needs metadata that its source need not have.
@@ -189,7 +208,11 @@ impl PutOptions {
 
     /// Whether anything is asked for that an object can be compared with.
     pub fn wishes(&self) -> bool {
-        self.change_objects() || self.storage_class.is_some() || self.encryption.is_some() || self.tagging.is_some()
+        self.change_objects()
+            || self.storage_class.is_some()
+            || self.encryption.is_some()
+            || self.tagging.is_some()
+            || self.checksum.is_some()
     }
 
     /// Whether an object lacks any of it, but for tags.
@@ -202,14 +225,15 @@ impl PutOptions {
         // A key is named in several ways, of which an answer has one.
         let keyed = self.kms_key.as_ref().is_none_or(|key| {
             head.header("x-amz-server-side-encryption-aws-kms-key-id")
-                .is_some_and(|own| own == key || own.rsplit('/').next() == key.rsplit('/').next())
+                .is_some_and(|own| own == key || own.rsplit(['/', ':']).next() == key.rsplit(['/', ':']).next())
         });
         let same = is("x-amz-storage-class", &self.storage_class, "STANDARD")
             && is("x-amz-server-side-encryption", &self.encryption, "")
             && keyed
             && is("content-type", &self.content_type, "")
             && self.plain_headers().into_iter().all(|(name, wanted)| is(name, wanted, ""))
-            && self.metadata.iter().all(has);
+            && self.metadata.iter().all(has)
+            && self.checksum.is_none_or(|wanted| head.checksums.stored.iter().any(|stored| !stored.etag && stored.algorithm() == wanted));
         !same
     }
 
@@ -235,6 +259,12 @@ impl PutOptions {
     /// For requests that copy an object. `anew`: metadata are sent, not copied.
     #[must_use]
     pub fn copying<'a>(&self, mut call: Call<'a>, like: &CopyTemplate<'_>, anew: bool) -> Call<'a> {
+        if let Some(algorithm) = self.checksum {
+            call = call.with("x-amz-checksum-algorithm", algorithm.word());
+        }
+        for (name, value) in like.grants {
+            call = call.with(name, value);
+        }
         let mut keep = |name: &'static str| {
             if let Some(value) = like.head.headers.get(name) {
                 call.headers.insert(name, value.clone());

@@ -93,6 +93,7 @@ impl Objects {
         let key = self.key(&entry.name, "write")?;
         self.pages.touch(&key);
         let bucket = self.bucket.like(entry);
+        bucket.options.can_copy_acl("write")?;
         let written = attributes::write(entry, keep, bucket.options.used()).of_its_kind("write")?;
         let metadata = pairs(written.headers);
         let put = bucket.put(&key, bytes, &metadata)?;

@@ -12,7 +12,7 @@ use super::address::copy_source;
 use super::bucket::{Bucket, Put, date};
 use super::call::{Answer, Body};
 use super::checksum::{self, Algorithm, ETag, Kind, StoredChecksum, Value};
-use super::checksum_modes::is_unverified;
+use super::checksum_modes::{is_unverified, unstored};
 use super::fault;
 use super::framed::Framed;
 use super::put_options::{CopyTemplate, Pair};
@@ -51,17 +51,25 @@ pub struct Part {
 impl Bucket {
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint says so.
     pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<Upload> {
-        self.client.modes.negotiate(|mode| {
-            let mut call = self.options.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
-            if mode.algorithm.combines() {
-                call = call.with("x-amz-checksum-algorithm", mode.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
-            }
-            let answer = self.client.send(&call, Body::None)?;
-            let (since, whole) = (date(&answer), keeps_whole(&answer, mode.algorithm));
-            let body = answer.whole("create")?;
-            let id = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
-            Ok(Upload { id, algorithm: mode.algorithm, whole, since })
-        })
+        match self.options.checksum {
+            Some(algorithm) => self.begin_with(key, metadata, algorithm).map_err(|e| unstored(e, algorithm)),
+            None => self.client.modes.negotiate(|mode| self.begin_with(key, metadata, mode.algorithm)),
+        }
+    }
+
+    fn begin_with(&self, key: &[u8], metadata: &[Pair], algorithm: Algorithm) -> Result<Upload> {
+        let mut call = self.options.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
+        if algorithm != Algorithm::Md5 {
+            call = call.with("x-amz-checksum-algorithm", algorithm.word());
+        }
+        if algorithm.combines() {
+            call = call.with("x-amz-checksum-type", "FULL_OBJECT");
+        }
+        let answer = self.client.send(&call, Body::None)?;
+        let (since, whole) = (date(&answer), keeps_whole(&answer, algorithm));
+        let body = answer.whole("create")?;
+        let id = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
+        Ok(Upload { id, algorithm, whole, since })
     }
 
     /// Sends a part, of an upload that was begun with `begun`, from a reader: its checksum behind it where the endpoint takes
@@ -72,8 +80,9 @@ impl Bucket {
             || self.options.reading(self.call("write", Method::PUT, key)).ask("partNumber", number.to_string()).ask("uploadId", upload);
         let (modes, etags) = (&self.client.modes, !self.options.no_check_etag);
         let done = |answer: &Answer, checksum| Part { number, etag: answer.header("etag").unwrap_or_default().to_string(), checksum };
+        let named = self.options.checksum.filter(|named| *named == begun);
         let mode = modes.of_upload(begun);
-        if mode.trailing {
+        if mode.trailing && named.is_none() {
             let call = call()
                 .with("content-encoding", "aws-chunked")
                 .with("x-amz-decoded-content-length", size.to_string())
@@ -96,6 +105,14 @@ impl Bucket {
         let read = from.take(size).read_to_end(&mut bytes).map_err(|e| Error::from_io(e, "read"))?;
         if (read as u64) < size {
             return Err(Error::new(ErrorKind::Changed, "write").because("the source is shorter than announced"));
+        }
+        if named.is_some() {
+            let sent = begun.of(&bytes);
+            let call = call().with(begun.header(), sent.base64()).with("x-amz-sdk-checksum-algorithm", begun.word());
+            let answer = self.client.send(&call, Body::Bytes(&bytes)).map_err(|e| unstored(e, begun))?;
+            answer.named("write")?;
+            modes.stored(&answer, sent)?;
+            return Ok(done(&answer, Some(sent)));
         }
         // A service that wants the checksum of the upload in each part gets it, also if it never returns it.
         let mut with_begun = true;
@@ -216,18 +233,29 @@ impl Bucket {
     }
 
     /// A part of an upload from a range of another object at the same endpoint.
-    pub fn copy_part(&self, from: (&str, &[u8]), etag: &str, at: Range<u64>, key: &[u8], upload: &str, number: u32) -> Result<Part> {
+    pub fn copy_part(
+        &self,
+        from: (&str, &[u8]),
+        like: &CopyTemplate<'_>,
+        at: Range<u64>,
+        key: &[u8],
+        upload: &str,
+        number: u32,
+    ) -> Result<Part> {
         let call = self.options.of_source(self.options.reading(self.call("copy", Method::PUT, key)));
         let call = call
             .ask("partNumber", number.to_string())
             .ask("uploadId", upload)
-            .with("x-amz-copy-source", copy_source(from.0, from.1, ""))
+            .with("x-amz-copy-source", copy_source(from.0, from.1, like.version.unwrap_or_default()))
             .with("x-amz-copy-source-range", format!("bytes={}-{}", at.start, at.end - 1))
-            .with("x-amz-copy-source-if-match", etag)
+            .with("x-amz-copy-source-if-match", &like.head.etag)
             .slow();
         let answer = self.client.send(&call, Body::None)?.whole("copy")?;
         let copied = xml::copied(&answer).map_err(|e| fault::document("copy", &self.name, e))?;
-        Ok(Part { number, etag: copied.etag, checksum: None })
+        // The parts of an upload with a checksum are named with theirs.
+        let of = |algorithm| copied.checksums.iter().find(|(known, _)| *known == algorithm);
+        let checksum = self.options.checksum.and_then(of).and_then(|(algorithm, text)| Value::parse_base64(*algorithm, text));
+        Ok(Part { number, etag: copied.etag, checksum })
     }
 }
 

@@ -8,6 +8,9 @@ use super::certificate::Certificate;
 use super::{Endpoint, Running, Server, place, plain, server};
 use crate::port::free_port;
 
+/// The name of its key for encryption.
+pub const KMS_KEY: &str = "haul-test";
+
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
 pub struct Minio {
@@ -44,6 +47,8 @@ impl Minio {
         command.args(["server", "--address", &format!("127.0.0.1:{port}"), "--certs-dir"]).arg(&certificates).arg(&data);
         command.env("MINIO_ROOT_USER", &endpoint.access).env("MINIO_ROOT_PASSWORD", &endpoint.secret);
         command.env("MINIO_REGION", &endpoint.region).env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off");
+        // For objects that the server encrypts: one key of 32 bytes.
+        command.env("MINIO_KMS_SECRET_KEY", format!("{KMS_KEY}:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="));
         // Without this it takes no drive that is the system's own.
         command.env("MINIO_CI_CD", "on");
         // It says that it is ready some time before it is.

@@ -20,7 +20,7 @@ use crate::known;
 const PLACES: &str = " cp sync mv check sum ls du df tree cat mkdir rm ln chmod chown chgrp ";
 /// And those that have one operand before the places.
 const AFTER_ONE: &str = " chmod chown chgrp ";
-const BUCKETS: &str = " mb rb head presign ";
+const BUCKETS: &str = " mb rb head presign tag acl restore bucket-version ";
 
 /// What is offered, and what is said of it.
 type Offers = BTreeMap<String, String>;

@@ -53,8 +53,13 @@ pub struct Chosen<'a> {
 impl Chosen<'_> {
     /// Whether an entry below `top` is meant; a directory that is not is not entered.
     pub fn admits(&self, entry: &Entry, top: &Entry) -> bool {
+        self.admits_at(&entry.name.path(), entry, top)
+    }
+
+    /// The same where the paths that filters see are others.
+    pub fn admits_at(&self, path: &[u8], entry: &Entry, top: &Entry) -> bool {
         let is_dir = entry.kind == Kind::Dir;
-        let excluded = !self.filter.is_empty() && self.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude;
+        let excluded = !self.filter.is_empty() && self.filter.check(path, is_dir) == Verdict::Exclude;
         !excluded && (!self.one_file_system || entry.dev == top.dev) && (is_dir || self.bounds.admit(entry))
     }
 }

@@ -10,16 +10,18 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::spill::Sorter;
-use haul_core::store::{Found, remove_emptied};
+use haul_core::store::{Flow, Found, remove_emptied};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
+use super::du::Chosen;
 use crate::open::{self, Argument};
 use crate::render::listing::{self, Listed};
 use crate::units;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Ls {
+pub struct Ls<'a> {
+    pub chosen: Chosen<'a>,
     pub long: bool,
     pub all: bool,
     pub human: bool,
@@ -32,7 +34,7 @@ pub struct Ls {
 pub type Failures = u64;
 
 /// Lists a directory in order of names, or one file.
-pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
+pub fn ls(asked: &Argument<'_>, how: Ls<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
     let (opened, top) = open::existing(asked)?;
     let place = &asked.path[..];
     // The path is empty for what was named itself.
@@ -53,7 +55,7 @@ pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Erro
     let lines = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
     let trouble = Mutex::new(None);
     let keep = |entry: &Entry| {
-        if entry.name.leaf.starts_with(b".") && !how.all {
+        if (entry.name.leaf.starts_with(b".") && !how.all) || !how.chosen.admits(entry, &top) {
             return Descend::No;
         }
         // Sorted by path; a zero byte is in no path, so a shorter name comes first.
@@ -79,7 +81,7 @@ pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Erro
     Ok(failures.into_inner())
 }
 
-fn line(entry: &Entry, name: &str, how: Ls, out: &mut dyn Write) -> io::Result<()> {
+fn line(entry: &Entry, name: &str, how: Ls<'_>, out: &mut dyn Write) -> io::Result<()> {
     let slash = if entry.kind == Kind::Dir { "/" } else { "" };
     if !how.long {
         return writeln!(out, "{name}{slash}");
@@ -134,7 +136,7 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
     // What a link of the user's own argument points to is meant.
     let leaves: [&[u8]; 1] = [&name.leaf];
     let entry = match opened.store.stat_many(&name.dir, &leaves, MetaMask::NONE, true).pop() {
-        Some(Found::Entry(entry)) if opened.leaf.is_some() => entry,
+        Some(Found::Entry(entry)) if opened.leaf.is_some() && entry.kind != Kind::Dir => entry,
         Some(Found::Failed(e)) => return Err(e.on(&name)),
         _ => {
             let e = Error::new(ErrorKind::Usage, "read").at(path);
@@ -198,7 +200,7 @@ pub fn mkdir(asked: &Argument<'_>, parents: bool) -> Result<()> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Rm {
+pub struct Rm<'a> {
     pub recursive: bool,
     /// What is not there is no failure; what is precious may go.
     pub force: bool,
@@ -206,12 +208,14 @@ pub struct Rm {
     pub quiet_missing: bool,
     pub dry: bool,
     pub threads: usize,
+    /// Only what filters choose; `None` is all.
+    pub chosen: Option<Chosen<'a>>,
 }
 
 /// Removes a file, or a directory with all that is in it. Returns how many names could not be removed.
 pub fn rm(
     asked: &Argument<'_>,
-    how: Rm,
+    how: Rm<'_>,
     cancel: &Cancel,
     failed: &(dyn Fn(&Error) + Sync),
     each: &(dyn Fn(&Entry) + Sync),
@@ -247,7 +251,11 @@ pub fn rm(
         failed(&e);
     };
     if entry.kind == Kind::Dir {
-        empty(&opened, &name, how, cancel, &fail, each)?;
+        empty(&opened, &name, &entry, how, cancel, &fail, each)?;
+    }
+    // With filters the place itself stays, unless it is a file that they choose.
+    if how.chosen.is_some_and(|chosen| entry.kind == Kind::Dir || !chosen.admits(&entry, &entry)) {
+        return Ok(failures.into_inner());
     }
     if failures.load(Ordering::Relaxed) == 0 {
         match remove_dir(&opened, &entry, how.dry) {
@@ -303,11 +311,23 @@ fn remove_dir(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
     remove(opened, entry, dry).or_else(|e| remove_emptied(&*opened.store, entry, e))
 }
 
+/// Whether nothing is left in a directory; who may not look leaves it.
+fn is_empty(opened: &open::Opened, entry: &Entry) -> bool {
+    let dir = entry.name.dir.child(&entry.name.leaf);
+    let mut any = false;
+    let listed = opened.store.list(&dir, &mut |_| {
+        any = true;
+        Flow::Stop
+    });
+    listed.is_ok() && !any
+}
+
 /// Everything but directories goes by all threads at once; then the directories, deepest first.
 fn empty(
     opened: &open::Opened,
     name: &Name,
-    how: Rm,
+    top_entry: &Entry,
+    how: Rm<'_>,
     cancel: &Cancel,
     fail: &(dyn Fn(Error) + Sync),
     each: &(dyn Fn(&Entry) + Sync),
@@ -315,7 +335,34 @@ fn empty(
     let top = name.dir.child(&name.leaf);
     let spill = std::env::temp_dir();
     let dirs = Mutex::new(Sorter::new(&spill, 8 << 20, |a, b| b.cmp(a)));
+    // With filters only directories in which something was removed are removed, if that has emptied them.
+    let touched = Mutex::new(None::<Vec<u8>>);
+    let depth = top.path().len();
+    let touch = |entry: &Entry| {
+        let dir = entry.name.dir.path();
+        let mut last = touched.lock().expect("no panic while held");
+        if last.as_ref() == Some(&dir) {
+            return;
+        }
+        let ends = (depth + 1..dir.len()).filter(|at| dir[*at] == b'/').chain([dir.len()]);
+        for end in ends.filter(|end| *end > depth) {
+            if let Err(e) = dirs.lock().expect("no panic while held").push(&dir[..end]) {
+                fail(Error::io(e, "spill"));
+            }
+        }
+        *last = Some(dir);
+    };
     let visit = |entry: &Entry| {
+        if let Some(chosen) = how.chosen {
+            // Paths of filters are those below the place.
+            let path = entry.name.path();
+            if !chosen.admits_at(path.get(depth + 1..).unwrap_or_default(), entry, top_entry) {
+                return Descend::No;
+            }
+            if entry.kind == Kind::Dir {
+                return Descend::Yes;
+            }
+        }
         if entry.kind == Kind::Dir {
             if let Err(e) = dirs.lock().expect("no panic while held").push(&entry.name.path()) {
                 fail(Error::io(e, "spill"));
@@ -324,16 +371,29 @@ fn empty(
         }
         match remove(opened, entry, how.dry) {
             Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
-            _ => each(entry),
+            _ => {
+                if how.chosen.is_some() {
+                    touch(entry);
+                }
+                each(entry);
+            }
         }
         Descend::No
     };
     let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&top, &visit, &|e, _| fail(e))?;
+    let mut before = Vec::new();
     for path in dirs.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
         let path = path.map_err(|e| Error::io(e, "sort"))?;
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
+        // It comes once for each run of names that were removed in it.
+        if std::mem::replace(&mut before, path.clone()) == path {
+            continue;
+        }
         let entry = Entry::bare(name, Kind::Dir);
+        if how.chosen.is_some() && (how.dry || !is_empty(opened, &entry)) {
+            continue;
+        }
         match remove_dir(opened, &entry, how.dry) {
             Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
             _ => each(&entry),

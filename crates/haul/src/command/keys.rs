@@ -1,6 +1,7 @@
 //! `haul ls` in object stores: keys, versions, uploads and buckets, by plain listings only and as they come.
 
 use haul_stores::s3;
+use haul_stores::s3::admin::leaf;
 use std::io::{self, Write};
 
 use haul_core::entry::{Time, show};
@@ -8,14 +9,17 @@ use haul_core::error::{Error, Result};
 use haul_core::store::Flow;
 use haul_stores::s3::inventory::{Line, Object, Upload, Version};
 
+use super::du::Chosen;
 use super::files::stamp;
 use super::scope::Scope;
+use super::weigh::{admits, admits_dir};
 use crate::open::Argument;
 use crate::render::listing::{self, Listed};
 use crate::units;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Ls {
+pub struct Ls<'a> {
+    pub chosen: Chosen<'a>,
     pub long: bool,
     pub human: bool,
     pub recursive: bool,
@@ -47,12 +51,12 @@ struct Printer<'a> {
     place: &'a [u8],
     scope: &'a Scope,
     out: &'a mut dyn Write,
-    how: Ls,
+    how: Ls<'a>,
     failed: Option<io::Error>,
 }
 
 impl<'a> Printer<'a> {
-    fn new(asked: &'a Argument<'_>, scope: &'a Scope, how: Ls, out: &'a mut dyn Write) -> Self {
+    fn new(asked: &'a Argument<'_>, scope: &'a Scope, how: Ls<'a>, out: &'a mut dyn Write) -> Self {
         Printer { place: &asked.path, scope, out, how, failed: None }
     }
 
@@ -73,6 +77,14 @@ impl<'a> Printer<'a> {
     /// A key or a directory, by the name that is shown.
     fn line(&mut self, line: &Line, name: &[u8]) -> Flow {
         let (how, place) = (self.how, self.place);
+        let within = self.scope.below(line.key());
+        let admitted = match line {
+            Line::Object(object) => admits(how.chosen, if within.is_empty() { leaf(&object.key) } else { within }, object),
+            Line::Prefix(_) => admits_dir(how.chosen, within),
+        };
+        if !admitted {
+            return Flow::Go;
+        }
         if how.json {
             let path = self.scope.below(line.key());
             let entry = match line {
@@ -94,6 +106,10 @@ impl<'a> Printer<'a> {
 
     fn version(&mut self, version: &Version, name: &[u8]) -> Flow {
         let (how, place) = (self.how, self.place);
+        let within = self.scope.below(&version.object.key);
+        if !admits(how.chosen, if within.is_empty() { leaf(&version.object.key) } else { within }, &version.object) {
+            return Flow::Go;
+        }
         if how.json {
             let entry = listing::Entry::of_version(place, self.scope.below(&version.object.key), version);
             return self.print(|out| Listed::Entry(Box::new(entry)).write(out));
@@ -131,7 +147,7 @@ fn version_text(id: &str) -> String {
     show(id.as_bytes())
 }
 
-fn columns(out: &mut dyn Write, how: Ls, object: &Object, size: &str, name: String) -> io::Result<()> {
+fn columns(out: &mut dyn Write, how: Ls<'_>, object: &Object, size: &str, name: String) -> io::Result<()> {
     if how.long {
         let class = if object.class.is_empty() { "-" } else { &*object.class };
         write!(out, "{:<12} {size:>12} {} ", show(class.as_bytes()), when(object.modified))?;
@@ -143,25 +159,25 @@ fn columns(out: &mut dyn Write, how: Ls, object: &Object, size: &str, name: Stri
 }
 
 /// The columns of a directory, which has nothing to put into them.
-fn blank(how: Ls) -> String {
+fn blank(how: Ls<'_>) -> String {
     let width = if how.long { 12 + 1 + 12 + 1 + 19 + 1 } else { 0 } + if how.etag { 37 } else { 0 };
     " ".repeat(width)
 }
 
-pub fn ls(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
+pub fn ls(asked: &Argument<'_>, scope: &Scope, how: Ls<'_>, out: &mut dyn Write) -> Result<()> {
     let mut printer = Printer::new(asked, scope, how, out);
     let listed = scope.list(how.recursive, &mut |line, name| printer.line(line, name));
     printer.end(listed)
 }
 
-pub fn versions(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
+pub fn versions(asked: &Argument<'_>, scope: &Scope, how: Ls<'_>, out: &mut dyn Write) -> Result<()> {
     let mut printer = Printer::new(asked, scope, how, out);
     let listed = scope.list_versions(how.recursive, &mut |version| printer.version(version, &scope.shown(&version.object.key)));
     printer.end(listed)
 }
 
 /// Lists unfinished uploads: when they were begun, their ids, and with `-l` what has landed, one request each.
-pub fn uploads(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
+pub fn uploads(asked: &Argument<'_>, scope: &Scope, how: Ls<'_>, out: &mut dyn Write) -> Result<()> {
     let mut printer = Printer::new(asked, scope, how, out);
     let listed = scope.list_uploads(how.long, &mut |upload, landed| printer.upload(upload, landed));
     printer.end(listed)

@@ -14,6 +14,7 @@ pub mod jobs;
 mod keys;
 mod ln;
 mod manifest;
+mod object;
 mod output;
 mod presign;
 mod removed;
@@ -30,8 +31,9 @@ use std::io::{self, BufWriter, Write};
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::job::Mode;
+use haul_core::job::{Bounds, Mode};
 use haul_core::meter::Meter;
+use haul_stores::s3::inventory::Object;
 use haul_stores::s3::{self, admin};
 
 use manifest::Format;
@@ -41,8 +43,8 @@ use crate::flags::bucket::PresignMethod;
 use crate::flags::check::SumFormat;
 use crate::flags::connect::Connect;
 use crate::flags::{
-    CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags,
-    SetFlags, SumFlags, TreeFlags,
+    CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, ObjectFlags, PresignFlags, RbFlags,
+    RmFlags, SetFlags, SumFlags, TreeFlags,
 };
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -59,14 +61,18 @@ fn over(places: &[Location], connect: &Connect, mut each: impl FnMut(&Argument<'
     let mut to = BufWriter::with_capacity(64 << 10, Claimed::default());
     let exits: Vec<Exit> = places
         .iter()
-        .map(|place| match each(&Argument::new(place, &hosts), &mut to) {
-            Ok(0) => Exit::Success,
-            Ok(_) => Exit::Partial,
-            Err(e) if is_gone(&e) => Exit::Success,
-            Err(e) => {
-                // What was printed so far comes before the complaint.
-                let _flushed = to.flush();
-                out::error(&e)
+        .map(|place| {
+            let asked = Argument::new(place, &hosts);
+            match each(&asked, &mut to) {
+                Ok(0) => Exit::Success,
+                Ok(_) => Exit::Partial,
+                Err(e) if is_gone(&e) => Exit::Success,
+                Err(e) => {
+                    // What was printed so far comes before the complaint.
+                    let _flushed = to.flush();
+                    let named = e.path().is_some() || e.op() == "write";
+                    out::error(&if named { e } else { e.at(&asked.path) })
+                }
             }
         })
         .collect();
@@ -99,9 +105,14 @@ fn is_gone(e: &Error) -> bool {
 
 pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
     let (json, threads) = (global.json, open::threads(flags.workers));
-    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, json, threads };
+    let filter = match transfer::filter(&flags.selection) {
+        Ok(filter) => filter,
+        Err(e) => return out::error(&e),
+    };
+    let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
+    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, json, threads, chosen };
     let many = flags.places.len() > 1;
-    let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json };
+    let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json, chosen };
     over(&flags.places, &flags.connect, |path, to| {
         if many && !json {
             writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
@@ -171,12 +182,20 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 }
 
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
+    let filter = match transfer::filter(&flags.selection) {
+        Ok(filter) => filter,
+        Err(e) => return out::error(&e),
+    };
+    let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
+    let chooses = !filter.is_empty() || chosen.bounds != Bounds::default() || chosen.one_file_system;
+    let admit = |path: &[u8], object: &Object| weigh::admits(chosen, path, object);
     let how = files::Rm {
         recursive: flags.recursive,
         force: flags.force,
         quiet_missing: flags.ignore_missing,
         dry: flags.dry,
         threads: open::threads(flags.workers),
+        chosen: chooses.then_some(chosen),
     };
     let reporter = removed::Reporter::new(global, flags.dry);
     let version = flags.connect.get::<s3::Flags>().version_id;
@@ -187,13 +206,15 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         dry: flags.dry,
         versions: flags.versions,
         version: version.as_deref(),
+        admit: chooses.then_some(&admit),
     };
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else {
             return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry));
         };
         let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
-        let removed = if flags.uploads { admin::rm_uploads(&scope, flags.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
+        let removed =
+            if flags.uploads { admin::rm_uploads(&scope, chosen.bounds.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
         match removed.left_dirs {
             0 => {}
             1 => out::say("1 directory matches, too, and was left alone; -r removes what is in it"),
@@ -243,6 +264,10 @@ pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
 
 pub fn head(flags: &HeadFlags, global: &Global) -> Exit {
     over(&flags.places, &flags.connect, |path, to| scope::each_object(path, &mut |path| head::head(path, global.json, to)).map(|()| 0))
+}
+
+pub fn object(flags: &ObjectFlags, global: &Global) -> Exit {
+    over(&flags.places, &flags.connect, |path, to| object::object(path, flags, global.json, to))
 }
 
 pub fn presign(flags: &PresignFlags, global: &Global) -> Exit {

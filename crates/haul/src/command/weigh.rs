@@ -64,8 +64,8 @@ pub fn count(scope: &Scope, how: How<'_>) -> Result<Sums> {
     Ok(scales.sums)
 }
 
-/// Whether filters and bounds admit an object.
-fn admits(chosen: Chosen<'_>, path: &[u8], object: &Object) -> bool {
+/// Whether filters and bounds admit an object, or all below what ends in a slash.
+pub fn admits(chosen: Chosen<'_>, path: &[u8], object: &Object) -> bool {
     if !chosen.filter.is_empty() {
         let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let out = |path: &[u8], dir| chosen.filter.check(path, dir) == Verdict::Exclude;
@@ -78,6 +78,12 @@ fn admits(chosen: Chosen<'_>, path: &[u8], object: &Object) -> bool {
     entry.size = object.size;
     entry.mtime = object.modified.unwrap_or_default();
     chosen.bounds.admit(&entry)
+}
+
+/// Whether filters admit a directory, whose path ends in a slash.
+pub fn admits_dir(chosen: Chosen<'_>, path: &[u8]) -> bool {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    chosen.filter.is_empty() || !slashes.into_iter().any(|at| chosen.filter.check(&path[..at], true) == Verdict::Exclude)
 }
 
 /// Calls `found` for the objects that are meant and chosen, with their paths below the place. Returns whether the place is one

@@ -44,7 +44,7 @@ impl MbArgs {
 }
 
 /// Refuses what is no bucket and nothing but a bucket.
-fn is_bucket(place: &Location) -> Result<(), Refusal> {
+pub(super) fn is_bucket(place: &Location) -> Result<(), Refusal> {
     match place.scheme.keys && place.host.is_some() && place.path.is_empty() && !place.trailing_slash {
         true => Ok(()),
         false => Err(format!("{place} is no bucket; write s3://BUCKET")),

@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, ValueHint};
-use haul_core::entry::Time;
+use clap::{ArgMatches, Args, ValueHint};
+use haul_core::job::Bounds;
+use haul_core::spec::Selection;
 
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
+use super::select::SelectArgs;
 use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::{Location, Scheme};
-use crate::units::{self, When};
 use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +68,8 @@ pub struct RmFlags {
     pub versions: bool,
     /// Uploads that were begun and not completed, in place of objects.
     pub uploads: bool,
-    /// Only uploads that were begun before.
-    pub older: Option<Time>,
+    /// Of uploads only `--older-than`.
+    pub selection: Selection,
     /// `-j`.
     pub workers: Option<u32>,
     pub connect: Connect,
@@ -77,12 +78,14 @@ pub struct RmFlags {
 /// Remove files, and with -r directories
 ///
 /// The root, the home directory, a mount point or a whole bucket need --force (not -f). Objects are removed in batches of 1,000.
+/// With filters, PATH itself and directories that keep something stay.
 #[derive(Args)]
 #[command(
     override_usage = "haul rm [OPTIONS] PATH...",
     before_help = "Examples:
   haul rm -r scratch/run7       many workers: fast on slow metadata servers
   haul rm -rn scratch/run7      show what would be removed
+  haul rm -r --exclude '*.nc' --older-than 30d scratch/run7
   haul rm 's3://b/run7/*.tmp'   wildcards in keys; ** crosses slashes, * does not
   haul rm --uploads --older-than 7d s3://b"
 )]
@@ -111,9 +114,8 @@ pub struct RmArgs {
     /// Remove unfinished multipart uploads instead of objects; they can no longer be resumed
     #[arg(long)]
     uploads: bool,
-    /// Remove only uploads that started before WHEN
-    #[arg(long, value_name = "WHEN", value_parser = units::parse_when, requires = "uploads")]
-    older_than: Option<When>,
+    #[command(flatten)]
+    select: SelectArgs,
     #[command(flatten)]
     speed: WorkersArgs,
     #[command(flatten)]
@@ -121,19 +123,23 @@ pub struct RmArgs {
 }
 
 impl RmArgs {
-    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<RmFlags, Refusal> {
+    pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<RmFlags, Refusal> {
         let places = locations(&self.paths, environment)?;
         refuse_stdio(&places)?;
         let of_objects = self.version_id.is_some() || self.all_versions || self.uploads;
         if of_objects && let Some(other) = places.iter().find(|place| !place.scheme.keys) {
             return Err(format!("{other} is no object store; versions and uploads are for s3:// addresses"));
         }
-        let past = |when: When| when.past(environment.now, &environment.zone).map_err(|reason| format!("--older-than: {reason}"));
+        let selection = self.select.resolve(given, environment)?;
+        let only_older = Bounds { older: selection.bounds.older, ..Bounds::default() };
+        if self.uploads && (!selection.filters.is_empty() || selection.bounds != only_older) {
+            return Err("of the filters, --uploads takes --older-than alone".into());
+        }
         let connect = versioned(self.connect.resolve(), self.version_id, &places)?;
         Ok(RmFlags {
             versions: self.all_versions,
             uploads: self.uploads,
-            older: self.older_than.map(past).transpose()?,
+            selection,
             places,
             recursive: self.recursive,
             ignore_missing: self.ignore_missing,

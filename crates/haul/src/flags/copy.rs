@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
 use haul_core::entry::MetaMask;
+use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{self, Attributes, Deletion, MaxDelete, Operation, Safety, Selection, TransferSpec};
 
 use super::bucket::versioned;
@@ -12,6 +13,7 @@ use super::connect::{Connect, ConnectArgs};
 use super::global::{Global, Progress};
 use super::keep::{self, KeepArgs};
 use super::places::PlacesArgs;
+use super::regions::RegionArgs;
 use super::run::{BatchChoice, Run, RunArgs};
 use super::same::{SameArgs, UpdateArgs};
 use super::select::{ListedArgs, SelectArgs};
@@ -97,7 +99,17 @@ pub struct CpArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
+    regions: RegionArgs,
+    #[command(flatten)]
     accepted: AcceptedArgs,
+}
+
+/// An old version is copied whatever its time and that of the object are: of the same size they look alike.
+fn restored(policy: Policy, restores: bool) -> Policy {
+    match policy.compare {
+        Compare::SizeAndTime if restores => Policy { compare: Compare::Never, ..policy },
+        _ => policy,
+    }
 }
 
 /// Make DST identical to SRC; --delete deletes files that SRC does not have
@@ -148,6 +160,8 @@ pub struct MvArgs {
     see: SeeArgs,
     #[command(flatten)]
     connect: ConnectArgs,
+    #[command(flatten)]
+    regions: RegionArgs,
     #[command(flatten)]
     accepted: AcceptedArgs,
 }
@@ -286,13 +300,12 @@ impl CpArgs {
         if self.tree.inplace && self.tree.backup_dir.is_some() {
             return Err("--inplace writes over the old file that --backup-dir would keep; leave one out".into());
         }
-        let has_destination = self.places.paths.len() > 1 && !destination.scheme.keys;
-        if self.version_id.is_some() && (operation != Operation::Copy || !has_destination) {
-            return Err("--version-id is for `haul cp` out of an object store; a copy there can come through standard output: \
-                        haul cat --version-id ID SRC | haul cp - DST"
-                .into());
+        if self.version_id.is_some() && (operation != Operation::Copy || self.places.paths.len() < 2) {
+            return Err("--version-id is for `haul cp` of one object; `haul cat --version-id ID SRC` writes it to standard output".into());
         }
-        let connect = versioned(self.connect.resolve(), self.version_id, &sources)?;
+        let restores = self.version_id.is_some() && destination.scheme.keys;
+        let mut connect = versioned(self.connect.resolve(), self.version_id, &sources)?;
+        self.regions.apply(&mut connect, &sources, &destination);
         let attributes = KeepArgs::resolve(given, keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?;
         if self.tree.remove_source_files {
             refuse_followed(&attributes, "--remove-source-files")?;
@@ -306,7 +319,7 @@ impl CpArgs {
             sources,
             destination,
             selection,
-            comparison: self.update.resolve(self.same.resolve()?, self.safety.force)?,
+            comparison: restored(self.update.resolve(self.same.resolve()?, self.safety.force)?, restores),
             attributes,
             deletion,
             safety: Safety {
@@ -351,6 +364,8 @@ impl MvArgs {
         self.see.apply(global);
         let Run { limits, failed_to, batch } = self.run.resolve(environment)?;
         let batch = self.safety.requeued(batch)?;
+        let mut connect = self.connect.resolve();
+        self.regions.apply(&mut connect, &sources, &destination);
         let spec = TransferSpec {
             version: spec::VERSION,
             operation: Operation::Move,
@@ -372,7 +387,7 @@ impl MvArgs {
             output: self.see.resolve(failed_to),
             journal: JournalChoice { restart: self.safety.restart, wait: self.safety.wait },
             batch,
-            connect: self.connect.resolve(),
+            connect,
         })
     }
 }

@@ -27,6 +27,7 @@ pub struct LsFlags {
     pub etag: bool,
     pub versions: bool,
     pub uploads: bool,
+    pub selection: Selection,
     /// `-j`.
     pub workers: Option<u32>,
     pub connect: Connect,
@@ -72,6 +73,8 @@ pub struct LsArgs {
     #[arg(long, conflicts_with_all = ["all_versions", "etag"])]
     uploads: bool,
     #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
     speed: WorkersArgs,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -83,7 +86,7 @@ fn places(paths: &[OsString], environment: &Environment<'_>) -> Result<Vec<Locat
 }
 
 impl LsArgs {
-    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<LsFlags, Refusal> {
+    pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<LsFlags, Refusal> {
         let mut connect = self.connect.resolve();
         let (mut paths, mut etag) = (self.paths, self.etag);
         // `-e` of s5cmd, which takes no value: no program to run as ssh has such a name.
@@ -114,6 +117,7 @@ impl LsArgs {
             etag,
             versions,
             uploads,
+            selection: self.select.resolve(given, environment)?,
             workers: self.speed.workers,
             connect,
         })

@@ -35,8 +35,10 @@ pub mod jobs;
 pub mod keep;
 pub mod list;
 pub mod ln;
+pub mod object;
 pub mod other;
 mod places;
+mod regions;
 pub mod run;
 pub mod same;
 pub mod select;
@@ -56,6 +58,7 @@ pub use global::Global;
 pub use jobs::JobsCommand;
 pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
 pub use ln::{DfFlags, LnFlags};
+pub use object::ObjectFlags;
 pub use other::{DemoFlags, DoctorFlags};
 pub use set::SetFlags;
 pub use slurm::SlurmFlags;
@@ -102,6 +105,8 @@ pub enum Command {
     Rb(RbFlags),
     Head(HeadFlags),
     Presign(PresignFlags),
+    /// tag, acl, restore and bucket-version.
+    Object(ObjectFlags),
     /// `haul run`: command lines from a file.
     Batch(BatchFlags),
     Doctor(DoctorFlags),
@@ -200,6 +205,10 @@ enum CommandArgs {
     Rb(bucket::RbArgs),
     Head(bucket::HeadArgs),
     Presign(bucket::PresignArgs),
+    Tag(object::TagArgs),
+    Acl(object::AclArgs),
+    Restore(object::RestoreArgs),
+    BucketVersion(object::BucketVersionArgs),
     Run(batch::BatchArgs),
     Doctor(other::DoctorArgs),
     Bench(bench::BenchArgs),
@@ -292,12 +301,12 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Mv(args) => Command::Copy(Box::new(args.resolve(given, &mut global, environment)?)),
         CommandArgs::Check(args) => Command::Check(Box::new(args.resolve(given, environment)?)),
         CommandArgs::Sum(args) => Command::Sum(Box::new(args.resolve(given, environment)?)),
-        CommandArgs::Ls(args) => Command::Ls(args.resolve(environment)?),
+        CommandArgs::Ls(args) => Command::Ls(args.resolve(given, environment)?),
         CommandArgs::Du(args) => Command::Du(args.resolve(given, environment)?),
         CommandArgs::Tree(args) => Command::Tree(args.resolve(given, environment)?),
         CommandArgs::Cat(args) => Command::Cat(args.resolve(environment)?),
         CommandArgs::Mkdir(args) => Command::Mkdir(args.resolve(environment)?),
-        CommandArgs::Rm(args) => Command::Rm(args.resolve(environment)?),
+        CommandArgs::Rm(args) => Command::Rm(args.resolve(given, environment)?),
         CommandArgs::Ln(args) => Command::Ln(args.resolve(environment)?),
         CommandArgs::Chmod(args) => Command::Set(args.resolve(environment)?),
         CommandArgs::Chown(args) => Command::Set(args.resolve(environment)?),
@@ -307,6 +316,10 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Rb(args) => Command::Rb(args.resolve(environment)?),
         CommandArgs::Head(args) => Command::Head(args.resolve(environment)?),
         CommandArgs::Presign(args) => Command::Presign(args.resolve(environment)?),
+        CommandArgs::Tag(args) => Command::Object(args.resolve(environment)?),
+        CommandArgs::Acl(args) => Command::Object(args.resolve(environment)?),
+        CommandArgs::Restore(args) => Command::Object(args.resolve(environment)?),
+        CommandArgs::BucketVersion(args) => Command::Object(args.resolve(environment)?),
         CommandArgs::Run(args) => Command::Batch(args.resolve()),
         CommandArgs::Doctor(args) => Command::Doctor(args.resolve()?),
         CommandArgs::Bench(args) => Command::Bench(args.resolve(environment)?),

@@ -1,4 +1,4 @@
-//! What `ls`, `du`, `df`, `tree`, `sum`, `head`, `rm`, `rb`, `ln`, `chmod`, `chown` and `chgrp` print with `--json`: one object a line, no line for the run itself. These
+//! What `ls`, `du`, `df`, `tree`, `sum`, `head`, `tag`, `acl`, `restore`, `bucket-version`, `rm`, `rb`, `ln`, `chmod`, `chown` and `chgrp` print with `--json`: one object a line, no line for the run itself. These
 //! structs are the schema, as those in [`json`](super::json) are.
 
 mod object;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::json::{Path, harmless, kind_word, text};
 
-pub use object::{Bucket, Class, Head, Upload};
+pub use object::{Bucket, Class, Head, Rights, State, Tags, Upload};
 
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -25,6 +25,9 @@ pub enum Listed<'a> {
     Class(Class<'a>),
     Sum(Sum<'a>),
     Head(Head<'a>),
+    Tags(Tags<'a>),
+    Acl(Rights<'a>),
+    State(State<'a>),
     Removed(Removed<'a>),
     Changed(Changed<'a>),
     Linked(Linked<'a>),

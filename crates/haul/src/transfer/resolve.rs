@@ -129,7 +129,9 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         let e = Error::new(ErrorKind::Unsupported, "check").because("the server does not report the file's length");
         return Err(e.hint("copy it, and compare the copy"));
     }
-    let avoid = if conduct.guarded { guard::check(&places, spec.deletion.is_some())? } else { Vec::new() };
+    let of_objects: s3::Flags = asked.hosts.access().get();
+    let onto_itself = (of_objects.version_id.is_some() || of_objects.wishes()) && spec.deletion.is_none() && !spec.safety.remove_source;
+    let avoid = if conduct.guarded { guard::check(&places, spec.deletion.is_some(), onto_itself)? } else { Vec::new() };
     if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
         root.pick = listed;
     }

@@ -177,3 +177,18 @@ fn headers_metadata_and_tags_go_along() {
         assert_eq!(other.header("asked", name).as_deref(), Some(value), "{name}");
     }
 }
+
+/// What a region is wrong for is corrected by the server; what counts is what was tried first.
+#[test]
+fn each_side_has_a_region_of_its_own() {
+    let (w, scripted) = World::scripted();
+    let there = World::new();
+    w.put(b"a", &[], b"content");
+    w.haul("cp --source-region eu-one-1 --destination-region eu-two-1 @/a").arg(format!("s3://{}/b", there.bucket)).ends(0);
+    assert_eq!(there.get("b"), b"content");
+    for (bucket, region) in [(&w.bucket, "/eu-one-1/s3/"), (&there.bucket, "/eu-two-1/s3/")] {
+        let seen = scripted.requests();
+        let first = seen.iter().find(|seen| seen.path.starts_with(&format!("/{bucket}"))).expect("a request");
+        assert!(first.header("authorization").is_some_and(|signed| signed.contains(region)), "{bucket}: {first:?}");
+    }
+}

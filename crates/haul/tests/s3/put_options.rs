@@ -1,5 +1,7 @@
 //! What objects are written with beside their content, and commands that look at them.
 
+use haul_test::objects::scripted::{Action, When};
+
 use crate::support::World;
 
 #[test]
@@ -120,4 +122,58 @@ fn wishes_are_done_on_unchanged_objects() {
     assert!(tags.contains("<Key>a</Key><Value>2</Value>") && !tags.contains("<Key>c</Key>"), "{tags}");
     w.haul("cp -a @/to/ back").ends(0);
     w.assert_same("src", "back", haul_test::compare::What::USUAL);
+}
+
+#[test]
+fn encryption_by_the_server_is_set_in_place() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=100 d/large=20M");
+    w.haul("cp -a src/ @/to/").ends(0);
+    let puts = || scripted.requests().iter().filter(|seen| seen.method == "PUT").count();
+    let kms = format!("--sse aws:kms --sse-kms-key-id {}", haul_test::objects::minio::KMS_KEY);
+    for (flags, kind) in [("--sse AES256", "AES256"), (&*kms, "aws:kms")] {
+        let ended = w.haul(&format!("sync -a --json {flags} src/ @/to/")).ends(0);
+        assert_eq!((&ended.finished()["attributes"], ended.number("bytes")), (&2.into(), 0), "{ended}");
+        for key in ["to/a", "to/d/large"] {
+            assert_eq!(w.header(key, "x-amz-server-side-encryption").as_deref(), Some(kind), "{key}");
+        }
+        scripted.clear_seen();
+        w.haul(&format!("sync -a {flags} src/ @/to/")).moves_nothing();
+        assert_eq!(puts(), 0, "{flags}");
+    }
+    // What is written anew is encrypted, too, and content is still compared.
+    w.haul(&format!("cp -aI --part-size 5M {kms} src/ @/new/")).ends(0);
+    assert_eq!(w.header("new/d/large", "x-amz-server-side-encryption").as_deref(), Some("aws:kms"));
+    w.haul("check -c src/ @/new/").ends(0);
+    w.haul("cp -a @/to/ back").ends(0);
+    w.assert_same("src", "back", haul_test::compare::What::USUAL);
+}
+
+#[test]
+fn the_checksum_that_was_named_is_stored() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=100 d/large=12M");
+    let stored = |key: &str, word: &str| {
+        let answer = w.request("HEAD", &format!("/{key}"), &[("x-amz-checksum-mode", "ENABLED")], b"");
+        answer.header(&format!("x-amz-checksum-{word}")).is_some()
+    };
+    for word in ["sha256", "crc32", "sha1", "crc32c", "crc64nvme"] {
+        w.haul(&format!("cp -I --part-size 5M --checksum-algorithm {word} src/ @/to/")).ends(0);
+        assert!(stored("to/a", word) && stored("to/d/large", word), "{word}");
+        w.haul("check -c src/ @/to/").ends(0);
+    }
+    // In place, where it is missing.
+    let ended = w.haul("sync --json --checksum-algorithm SHA256 src/ @/to/").ends(0);
+    assert_eq!((&ended.finished()["attributes"], ended.number("bytes")), (&2.into(), 0), "{ended}");
+    assert!(stored("to/a", "sha256") && stored("to/d/large", "sha256"));
+    scripted.clear_seen();
+    w.haul("sync --checksum-algorithm sha256 src/ @/to/").moves_nothing();
+    assert_eq!(scripted.requests().iter().filter(|seen| seen.method == "PUT").count(), 0);
+    w.haul("cp @/to/ back").ends(0);
+    w.assert_same("src", "back", haul_test::compare::What::USUAL);
+    // A server that does not store it is an error, and not another checksum.
+    let drop_it = Action::edit(|answer| answer.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("x-amz-checksum-sha256")));
+    scripted.rule(When::method("PUT"), .., drop_it);
+    w.haul("cp -I --checksum-algorithm sha256 src/a @/b").ends(23).says("stores no SHA256 checksum").says("--checksum-algorithm");
+    w.haul("cp --checksum-algorithm md4 src/a @/b").ends(1);
 }

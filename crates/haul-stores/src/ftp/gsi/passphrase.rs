@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::credential::{NEW_PROXY, OP};
 use super::der::{Reader, SEQUENCE};
-use crate::ftp::secret;
+use crate::terminal;
 
 /// How often one key's passphrase is asked for.
 const TRIES: u32 = 3;
@@ -163,7 +163,7 @@ impl Locked {
         };
         let mut question = format!("Passphrase of {}: ", path.display());
         for _ in 0..TRIES {
-            let passphrase = secret::ask(&question, nobody)?;
+            let passphrase = terminal::ask(&question, nobody)?;
             if let Some(key) = self.open(&passphrase) {
                 return Ok(key);
             }

@@ -11,10 +11,11 @@
 //! container, instance  their own servers
 //! ```
 //!
-//! Files are read here: the library's providers (`reqsign-aws-core`) know neither SSO sessions nor roles of profiles. They fetch
-//! the rest.
+//! Files are read here: the library's providers (`reqsign-aws-core`) know neither SSO sessions nor roles of profiles, and take only
+//! AWS's own roles. They fetch the rest.
 
-mod signing;
+mod assume;
+mod sso;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,11 +25,9 @@ use http::Uri;
 use reqsign_aws_core as aws;
 use reqsign_core::{Context, ProvideCredential};
 
-use super::io::{CredentialIo, block_on, words};
+use super::io::{CredentialIo, Services, block_on, words};
 use super::profile::{Profiles, Section};
-use super::{Account, Credential, DEFAULT_REGION, Environment, Named};
-use crate::s3::sign::Signer;
-use signing::Signing;
+use super::{Account, Credential, Environment, Named};
 
 /// A profile names a profile names a profile: no more than this many.
 const DEEPEST: usize = 8;
@@ -49,9 +48,11 @@ pub(super) fn find(account: &Account) -> Result<Found> {
     let profiles = Profiles::read(environment)?;
     let name = account.profile.name.as_str();
     let with_variables = account.profile.named != Named::Flag;
-    let io = CredentialIo::new(account.agent_config(&Uri::from_static("https://sts.amazonaws.com")), sts(environment, &profiles, name)?);
+    let service = |service| service_endpoint(account, &profiles, name, service);
+    let services = Services { sts: service("sts")?, sso: service("sso")?, oidc: service("sso_oidc")? };
+    let io = CredentialIo::new(account.agent_config(&Uri::from_static("https://sts.amazonaws.com")), services.clone());
     let region = account.region().map(str::to_string);
-    let chain = Chain { environment, profiles: &profiles, io, region };
+    let chain = Chain { account, environment, profiles: &profiles, io, services, region };
     let mut looked = Vec::new();
 
     if with_variables {
@@ -129,20 +130,26 @@ fn failure(words: String) -> Error {
     Error::new(ErrorKind::Denied, "find credentials").because(words)
 }
 
-/// Where STS is, if not where AWS has it.
-fn sts(environment: &Environment, profiles: &Profiles, profile: &str) -> Result<Option<Uri>> {
-    let variable = environment.get("AWS_ENDPOINT_URL_STS");
-    let Some(url) = variable.or_else(|| profiles.service_endpoint(profile, "sts").map(str::to_string)) else {
-        return Ok(None);
+/// Where a service is, if not where AWS has it: the settings for it alone, then those for all services.
+fn service_endpoint(account: &Account, profiles: &Profiles, profile: &str, service: &'static str) -> Result<Option<Uri>> {
+    let environment = &account.asked.environment;
+    let (own, label) = match service {
+        "sts" => ("AWS_ENDPOINT_URL_STS", "STS"),
+        "sso" => ("AWS_ENDPOINT_URL_SSO", "SSO"),
+        _ => ("AWS_ENDPOINT_URL_SSO_OIDC", "SSO OIDC"),
     };
+    let of_profile = || profiles.service_endpoint(profile, service).map(str::to_string);
+    let Some(url) = environment.get(own).or_else(of_profile) else { return Ok(None) };
     match url.parse::<Uri>() {
         Ok(uri) if uri.scheme().is_some() && uri.host().is_some() => Ok(Some(uri)),
-        _ => Err(Error::new(ErrorKind::Usage, "find credentials").because(format!("{url:?} is no endpoint for STS"))),
+        _ => Err(Error::new(ErrorKind::Usage, "find credentials").because(format!("{url:?} is no endpoint for {label}"))),
     }
 }
 
 /// What looking needs.
 struct Chain<'a> {
+    account: &'a Account,
+    services: Services,
     environment: &'a Environment,
     profiles: &'a Profiles,
     io: CredentialIo,
@@ -183,39 +190,12 @@ impl Chain<'_> {
             }
         };
         let base = base.ok_or_else(|| failure(format!("the source of the role of profile {name} has no credentials")))?;
-        if get("mfa_serial").is_some() {
-            let hint =
-                format!("assume it with the AWS command line: eval \"$(aws configure export-credentials --profile {name} --format env)\"");
-            return Err(failure(format!("the role of profile {name} requires MFA")).hint(hint));
-        }
         let place = format!("role {arn} of profile {name}, by {}", base.place);
-        let provider = self.assuming(name, arn, &base.credential)?;
-        self.asked(&provider, &self.io.context(), place).map(Some)
-    }
-
-    fn assuming(&self, name: &str, arn: &str, base: &Credential) -> Result<aws::AssumeRoleCredentialProvider> {
-        let region = self.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_string());
-        let signer = Signing { signer: Signer::of_service(region, "sts"), io: self.io.clone() };
-        let mut keys = aws::StaticCredentialProvider::new(base.access_key(), base.secret());
-        if let Some(token) = base.token() {
-            keys = keys.with_session_token(token);
-        }
-        let get = |key| self.profiles.get(name, key);
-        let session = get("role_session_name").unwrap_or("haul").to_string();
-        let mut provider =
-            aws::AssumeRoleCredentialProvider::new(arn.to_string(), reqsign_core::Signer::new(self.io.context(), keys, signer))
-                .with_role_session_name(session);
-        if let Some(id) = get("external_id") {
-            provider = provider.with_external_id(id.to_string());
-        }
-        if let Some(seconds) = get("duration_seconds") {
-            let seconds = seconds.parse().map_err(|_| failure(format!("duration_seconds of profile {name} is no number")))?;
-            provider = provider.with_duration_seconds(seconds);
-        }
-        if let Some(region) = &self.region {
-            provider = provider.with_region(region.clone()).with_regional_sts_endpoint();
-        }
-        Ok(provider)
+        let credential = self.assume(name, arn, &base.credential).map_err(|e| {
+            let reason = format!("{place}: {}", e.reason());
+            e.because(reason)
+        })?;
+        Ok(Some(Found { credential: Arc::new(credential), place }))
     }
 
     fn identity_of_variables(&self) -> Result<Option<Found>> {
@@ -281,8 +261,14 @@ impl Chain<'_> {
             None => (get("sso_start_url").ok_or_else(|| missing("neither sso_session nor sso_start_url"))?, get("sso_region")),
         };
         let region = region.ok_or_else(|| missing("no sso_region"))?;
-        let provider =
+        if get("sso_session").is_some() {
+            self.renew_login(login, region).map_err(|e| e.hint(format!("run `aws sso login --profile {name}`")))?;
+        }
+        let mut provider =
             aws::SSOCredentialProvider::new().with_account_id(account).with_role_name(role).with_region(region).with_start_url(login);
+        if let Some(endpoint) = &self.services.sso {
+            provider = provider.with_endpoint(format!("{}/federation/credentials", endpoint.to_string().trim_end_matches('/')));
+        }
         let place = format!("SSO role {role} of profile {name}");
         let found = self.asked(&provider, &self.io.context(), place);
         found.map_err(

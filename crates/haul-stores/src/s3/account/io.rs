@@ -46,16 +46,25 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 #[derive(Clone)]
 pub(super) struct CredentialIo(Arc<Inner>);
 
+/// Where the services that hand out credentials are, if the settings say so: scheme, host and port.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Services {
+    pub(super) sts: Option<Uri>,
+    /// Exchanges a login for a role.
+    pub(super) sso: Option<Uri>,
+    /// Renews a login.
+    pub(super) oidc: Option<Uri>,
+}
+
 struct Inner {
     agents: Agents,
-    /// Where STS is if the settings say so: scheme, host and port.
-    sts: Option<Uri>,
+    services: Services,
     failure: Mutex<Option<String>>,
 }
 
 impl CredentialIo {
-    pub(super) fn new(common: AgentConfig, sts: Option<Uri>) -> CredentialIo {
-        CredentialIo(Arc::new(Inner { agents: Agents::new(common), sts, failure: Mutex::default() }))
+    pub(super) fn new(common: AgentConfig, services: Services) -> CredentialIo {
+        CredentialIo(Arc::new(Inner { agents: Agents::new(common), services, failure: Mutex::default() }))
     }
 
     /// What the providers are given.
@@ -74,7 +83,7 @@ impl CredentialIo {
 
     /// The address with STS's place changed to what the settings say.
     pub(super) fn redirected(&self, uri: &Uri) -> Uri {
-        let (Some(to), true) = (&self.0.sts, uri.host().is_some_and(|host| host.starts_with("sts."))) else {
+        let (Some(to), true) = (&self.0.services.sts, uri.host().is_some_and(|host| host.starts_with("sts."))) else {
             return uri.clone();
         };
         let mut parts = uri.clone().into_parts();
@@ -84,20 +93,30 @@ impl CredentialIo {
     }
 
     /// Settings of the agent for this address: an instance's or a container's own server is next door and behind no proxy.
-    fn adapt(&self, uri: &Uri, common: AgentConfig) -> AgentConfig {
-        let is_sts = self.0.sts.as_ref().is_some_and(|sts| sts.authority() == uri.authority());
+    fn adapt(&self, uri: &Uri, common: AgentConfig, service: bool) -> AgentConfig {
+        let Services { sts, sso, oidc } = &self.0.services;
+        let is_service = [sts, sso, oidc].into_iter().flatten().any(|service| service.authority() == uri.authority());
         let common = AgentConfig { connections: 2, buffer: 16 << 10, ..common };
-        if uri.scheme_str() == Some("https") || is_sts {
+        if uri.scheme_str() == Some("https") || is_service || service {
             AgentConfig { idle_timeout: SERVICE, ..common }
         } else {
             AgentConfig { connect: METADATA / 2, idle_timeout: METADATA, use_proxy: false, ..common }
         }
     }
 
+    /// Sends a request for a service at an address that the caller has from the settings.
+    pub(super) fn post(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        self.exchange(request, true)
+    }
+
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        self.exchange(request, false)
+    }
+
+    fn exchange(&self, request: Request<Bytes>, service: bool) -> Result<Response<Bytes>, String> {
         let (mut parts, body) = request.into_parts();
         parts.uri = self.redirected(&parts.uri);
-        let agent = self.0.agents.get(&parts.uri, |common| self.adapt(&parts.uri, common)).map_err(|error| error.to_string())?;
+        let agent = self.0.agents.get(&parts.uri, |common| self.adapt(&parts.uri, common, service)).map_err(|error| error.to_string())?;
         let host = parts.uri.host().unwrap_or("").to_string();
         let answer = if body.is_empty() {
             parts.headers.remove(http::header::CONTENT_LENGTH);

@@ -12,10 +12,12 @@
 
 mod chain;
 mod io;
+mod private_file;
 mod profile;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -47,13 +49,15 @@ pub fn profiles(environment: &Environment) -> Vec<String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountOptions {
     pub profile: Option<String>,
-    /// Only the profile sets server, region and keys: variables for them do not count, and `endpoint_url` and `region` must be
-    /// unset.
+    /// Only the profile sets server and keys, and region where `region` does not: variables for them do not count, and
+    /// `endpoint_url` must be unset.
     pub profile_alone: bool,
     pub endpoint_url: Option<String>,
     pub region: Option<String>,
     /// Requests go out unsigned, for public buckets.
     pub no_sign_request: bool,
+    /// For the first role that requires MFA; asked for at the terminal if there is none.
+    pub mfa_code: Option<String>,
     pub tls: TlsFlags,
     /// Idle timeout of requests, where that is less than usual.
     pub idle_timeout: Option<Duration>,
@@ -83,6 +87,8 @@ pub struct Account {
     held: Mutex<Held>,
     /// Whoever has it is walking the chain.
     seeking: Mutex<()>,
+    /// `mfa_code` was used: each is good for one request.
+    code_used: AtomicBool,
 }
 
 /// The profile that is used, and whether somebody named it.
@@ -130,8 +136,8 @@ impl Account {
             _ => Addressing::Auto,
         };
         let bundle = bundle(asked, &profiles, &profile.name);
-        let (held, seeking) = Default::default();
-        Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking })
+        let (held, seeking, code_used) = Default::default();
+        Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking, code_used })
     }
 
     /// The account in a word that stays when credentials are renewed: the profile, or the access key if set and permanent.

@@ -5,5 +5,5 @@ mod list;
 mod remove;
 mod scope;
 
-pub use remove::{Gone, Removed, Reporter, Rm, remove_bucket, rm, rm_uploads};
+pub use remove::{Gone, Removed, Reporter, Rm, leaf, remove_bucket, rm, rm_uploads};
 pub use scope::{Match, Scope, What, Wild, nothing};

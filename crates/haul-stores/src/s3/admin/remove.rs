@@ -8,7 +8,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
 
 use super::scope::{Match, Scope, What, nothing};
-use crate::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved, Version};
+use crate::s3::inventory::{Line, Object, REMOVED_AT_ONCE, Unremoved, Version};
 
 /// Concurrent requests. A batch takes the service a second or so.
 const BATCHES_AT_ONCE: usize = 8;
@@ -18,8 +18,11 @@ const UPLOADS_OF_A_BATCH: usize = 16;
 const KEYS: (usize, Kind) = (REMOVED_AT_ONCE, |key, version| Gone::Key(key, version));
 const UPLOADS: (usize, Kind) = (UPLOADS_OF_A_BATCH, |key, id| Gone::Upload(key, id));
 
+/// Whether an object is meant, by its path below the place.
+pub type Admit<'a> = &'a (dyn Fn(&[u8], &Object) -> bool + Sync);
+
 /// How to remove.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Rm<'a> {
     pub recursive: bool,
     pub force: bool,
@@ -30,6 +33,8 @@ pub struct Rm<'a> {
     pub versions: bool,
     /// This one, for good.
     pub version: Option<&'a str>,
+    /// Only what it admits; `None` admits all.
+    pub admit: Option<Admit<'a>>,
 }
 
 /// What is gone.
@@ -74,6 +79,17 @@ struct Batches<'a> {
     gone: Kind,
     reporter: Reporter<'a>,
     taken: u64,
+    /// Objects that were not admitted.
+    left: u64,
+    /// Directories with markers that the last key was in.
+    within: Vec<Within>,
+}
+
+/// A directory whose marker goes if nothing is kept in it, and something was removed.
+struct Within {
+    marker: Vec<u8>,
+    removed: bool,
+    kept: bool,
 }
 
 impl Batches<'_> {
@@ -87,6 +103,50 @@ impl Batches<'_> {
         if self.batch.len() < self.size { Flow::Go } else { self.flush() }
     }
 
+    /// The same for an object that is meant if `how` admits it. With a choice, markers of directories go only where all that was in
+    /// the directory has gone.
+    fn push_admitted(&mut self, scope: &Scope, how: Rm<'_>, object: Object, version: String) -> Flow {
+        let Some(admit) = how.admit else { return self.push(object.key, version) };
+        let mut flow = self.leave(&object.key);
+        let below = scope.below(&object.key);
+        let is_admitted = admit(if below.is_empty() { leaf(&object.key) } else { below }, &object);
+        if object.key.ends_with(b"/") && object.size == 0 {
+            self.left += 1;
+            if is_admitted && !below.is_empty() && version.is_empty() {
+                self.within.push(Within { marker: object.key, removed: false, kept: false });
+            } else {
+                self.within.iter_mut().for_each(|dir| dir.kept = true);
+            }
+            return flow;
+        }
+        if is_admitted {
+            self.within.iter_mut().for_each(|dir| dir.removed = true);
+            if self.push(object.key, version) == Flow::Stop {
+                flow = Flow::Stop;
+            }
+        } else {
+            self.left += 1;
+            self.within.iter_mut().for_each(|dir| dir.kept = true);
+        }
+        flow
+    }
+
+    /// Goes on to a key: directories that it is not in are over.
+    fn leave(&mut self, key: &[u8]) -> Flow {
+        let mut flow = Flow::Go;
+        while let Some(dir) = self.within.pop_if(|dir| !key.starts_with(&dir.marker)) {
+            if dir.removed && !dir.kept {
+                self.left = self.left.saturating_sub(1);
+                if self.push(dir.marker, String::new()) == Flow::Stop {
+                    flow = Flow::Stop;
+                }
+            } else {
+                self.within.iter_mut().for_each(|above| above.kept = true);
+            }
+        }
+        flow
+    }
+
     fn flush(&mut self) -> Flow {
         let batch = std::mem::take(&mut self.batch);
         // The others are gone only where one of them has panicked.
@@ -94,8 +154,15 @@ impl Batches<'_> {
     }
 }
 
-/// Has `find` name what is to be removed, and removes it by `remove`, which returns what is still there. Returns how many were
-/// named, and how many of those failed.
+/// How many were named.
+struct Named {
+    taken: u64,
+    left: u64,
+    /// Of those that were taken.
+    failures: u64,
+}
+
+/// Has `find` name what is to be removed, and removes it by `remove`, which returns what is still there.
 fn in_batches(
     scope: &Scope,
     (size, gone): (usize, Kind),
@@ -103,7 +170,7 @@ fn in_batches(
     reporter: Reporter<'_>,
     remove: &(dyn Fn(&[KeyVersion]) -> Vec<Unremoved> + Sync),
     find: &mut dyn FnMut(&mut Batches<'_>) -> Result<()>,
-) -> Result<(u64, u64)> {
+) -> Result<Named> {
     let failures = AtomicU64::new(0);
     let (give, take) = mpsc::sync_channel::<Vec<KeyVersion>>(1);
     let take = Mutex::new(take);
@@ -120,19 +187,23 @@ fn in_batches(
             }
         }
     };
-    let (found, taken) = std::thread::scope(|scope| {
-        let mut batches = Batches { batch: Vec::new(), size, give, dry, gone, reporter, taken: 0 };
+    let (found, taken, left) = std::thread::scope(|scope| {
+        let mut batches = Batches { batch: Vec::new(), size, give, dry, gone, reporter, taken: 0, left: 0, within: Vec::new() };
         for _ in 0..BATCHES_AT_ONCE {
             let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(scope, work);
             if let Err(e) = spawned {
-                return (Err(haul_core::rlimit::no_thread(e)), 0);
+                return (Err(haul_core::rlimit::no_thread(e)), 0, 0);
             }
         }
         let found = find(&mut batches);
+        if found.is_ok() {
+            // No key is in any of the directories: it is the last that is said of them.
+            let _ = batches.leave(b"");
+        }
         batches.flush();
-        (found, batches.taken)
+        (found, batches.taken, batches.left)
     });
-    found.map(|()| (taken, failures.into_inner()))
+    found.map(|()| Named { taken, left, failures: failures.into_inner() })
 }
 
 fn refuse(path: &[u8], why: &str, hint: &str) -> Error {
@@ -177,15 +248,23 @@ pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed>
     }
     let mut left_dirs = 0u64;
     let remove = |batch: &[KeyVersion]| bucket.remove_keys(batch);
-    let (taken, failures) = in_batches(scope, KEYS, how.dry, reporter, &remove, &mut |batches| match what {
+    let Named { taken, left, failures } = in_batches(scope, KEYS, how.dry, reporter, &remove, &mut |batches| match what {
+        What::Key(key) if !how.versions && how.version.is_none() && how.admit.is_some() => {
+            if let Some(object) = bucket.first(key)?.filter(|first| first.key == *key) {
+                batches.push_admitted(scope, how, object, String::new());
+            }
+            Ok(())
+        }
         What::Key(key) if !how.versions => {
             batches.push(key.clone(), how.version.unwrap_or_default().to_string());
             Ok(())
         }
-        _ if how.versions => all_versions(scope, what, how.recursive, batches),
-        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(lines, batches)),
+        _ if how.versions => all_versions(scope, what, how, batches),
+        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(scope, how, lines, batches)),
         What::Like(wild) => wild.walk(bucket, how.recursive, &mut |found| match found {
-            Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => batches.push(object.key, String::new()),
+            Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => {
+                batches.push_admitted(scope, how, object, String::new())
+            }
             Match::Line(Line::Prefix(_)) if !how.recursive && !wild.dirs => {
                 left_dirs += 1;
                 Flow::Go
@@ -194,10 +273,16 @@ pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed>
         }),
         What::Key(_) => Ok(()),
     })?;
-    if taken == 0 && left_dirs == 0 && !how.quiet_missing && !scope.is_whole(true) {
+    if taken == 0 && left == 0 && left_dirs == 0 && !how.quiet_missing && !scope.is_whole(true) {
         return Err(scope.nothing());
     }
     Ok(Removed { failures, left_dirs })
+}
+
+/// The last part of a key.
+pub fn leaf(key: &[u8]) -> &[u8] {
+    let end = key.strip_suffix(b"/").unwrap_or(key);
+    &key[end.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)..]
 }
 
 /// The first version whose key begins with `prefix`: the key itself comes before all longer ones.
@@ -210,10 +295,10 @@ fn first_version(bucket: &crate::s3::Bucket, prefix: &[u8]) -> Result<Option<Ver
     Ok(first)
 }
 
-fn objects(lines: Vec<Line>, batches: &mut Batches<'_>) -> Flow {
+fn objects(scope: &Scope, how: Rm<'_>, lines: Vec<Line>, batches: &mut Batches<'_>) -> Flow {
     for line in lines {
         if let Line::Object(object) = line
-            && batches.push(object.key, String::new()) == Flow::Stop
+            && batches.push_admitted(scope, how, object, String::new()) == Flow::Stop
         {
             return Flow::Stop;
         }
@@ -221,20 +306,20 @@ fn objects(lines: Vec<Line>, batches: &mut Batches<'_>) -> Flow {
     Flow::Go
 }
 
-fn all_versions(scope: &Scope, what: &What, recursive: bool, batches: &mut Batches<'_>) -> Result<()> {
+fn all_versions(scope: &Scope, what: &What, how: Rm<'_>, batches: &mut Batches<'_>) -> Result<()> {
     let prefix = match what {
         What::Below(prefix) => prefix,
         _ => scope.prefix(),
     };
     scope.bucket().versions(prefix, &mut |versions| {
         for version in versions {
-            let key = version.object.key;
+            let key = &version.object.key;
             let meant = match what {
-                What::Key(own) => key == *own,
+                What::Key(own) => key == own,
                 What::Below(prefix) => key.starts_with(prefix),
-                What::Like(_) => scope.admits(&key, recursive),
+                What::Like(_) => scope.admits(key, how.recursive),
             };
-            if meant && batches.push(key, version.id) == Flow::Stop {
+            if meant && batches.push_admitted(scope, how, version.object, version.id) == Flow::Stop {
                 return Flow::Stop;
             }
         }
@@ -257,7 +342,7 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>
         let one = |(key, id): &KeyVersion| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
         batch.iter().filter_map(one).collect()
     };
-    let (_, failures) = in_batches(scope, UPLOADS, dry, reporter, &abandon, &mut |batches| {
+    let Named { failures, .. } = in_batches(scope, UPLOADS, dry, reporter, &abandon, &mut |batches| {
         bucket.uploads(scope.prefix(), &mut |uploads| {
             for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
                 // One without a time may be of this moment.
@@ -276,12 +361,17 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>
 fn empty(scope: &Scope, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
     let bucket = scope.bucket();
     let remove = |batch: &[KeyVersion]| bucket.remove_keys(batch);
-    let plain = || in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| bucket.lines(b"", false, &mut |l| objects(l, batches)));
-    let versions = in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| all_versions(scope, &scope.what, true, batches));
+    let how = Rm { recursive: true, force: true, quiet_missing: true, dry, versions: false, version: None, admit: None };
+    let plain = || {
+        in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| {
+            bucket.lines(b"", false, &mut |lines| objects(scope, how, lines, batches))
+        })
+    };
+    let versions = in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| all_versions(scope, &scope.what, how, batches));
     let mut failures = match versions {
         // Not every service knows versions.
-        Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.1,
-        other => other?.1,
+        Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.failures,
+        other => other?.failures,
     };
     failures += match uploads(scope, None, dry, reporter) {
         Err(e) if e.kind() == ErrorKind::Unsupported => 0,

@@ -49,7 +49,7 @@ fn moment<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Time>, D::Error> {
 
 /// Reads a document that has the usual root, or one of another name with one of these elements within: services name the roots of
 /// their answers as they like, and other clients do not look at them.
-fn read<'d, T: Deserialize<'d>>(document: &'d [u8], root: &'static str, within: &[&str]) -> Result<T, Fault> {
+pub(super) fn read<'d, T: Deserialize<'d>>(document: &'d [u8], root: &'static str, within: &[&str]) -> Result<T, Fault> {
     let (walk, found) = Walk::open(document)?;
     if found == root || (found != "Error" && has_any(document, within)?) {
         parse(walk.document(), root)
@@ -161,6 +161,16 @@ pub fn tags(document: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     }
     let tagging: Tagging = read(document, "Tagging", &["TagSet"])?;
     Ok(tagging.tag_set.tag.into_iter().map(|tag| (tag.key, tag.value)).collect())
+}
+
+/// Reads an answer to GetBucketVersioning: `Enabled`, `Suspended`, or nothing where it never was on.
+pub fn versioning(document: &[u8]) -> Result<String, Fault> {
+    #[derive(Deserialize)]
+    struct Said {
+        #[serde(rename = "Status", default, deserialize_with = "shown")]
+        status: String,
+    }
+    read(document, "VersioningConfiguration", &["Status"]).map(|said: Said| said.status)
 }
 
 /// Reads the region of a bucket out of an answer to GetBucketLocation. Empty and `EU` are the old names of two.

@@ -4,6 +4,7 @@
 //! that is cut short, nested too deep, not UTF-8 or incomplete is a [`Fault`]. Document types are refused, so that there are no
 //! entities but XML's own five and character references. An `<Error>` document sent with status `200` is [`Fault::Service`].
 
+mod acl;
 mod answer;
 mod listing;
 mod walk;
@@ -14,11 +15,13 @@ mod tests;
 
 use std::fmt;
 
+pub use acl::{Acl, Grant, Grantee, acl};
 pub use answer::{
     Bucket, Made, Part, Refusal, ServiceError, completed, copied, deleted, error, initiated, list_buckets, list_parts, location, tags,
+    versioning,
 };
 pub use listing::{Page, list_objects, list_uploads, list_versions};
-pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, tagging};
+pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, restore, set_versioning, tagging};
 
 /// Why a document could not be read. The texts are short and may hold what the server sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

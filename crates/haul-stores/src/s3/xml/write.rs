@@ -76,6 +76,24 @@ pub fn tagging(tags: &[(String, String)]) -> String {
     body
 }
 
+/// The body of RestoreObject.
+pub fn restore(days: u32, tier: Option<&str>) -> String {
+    let mut body = format!("<RestoreRequest xmlns=\"{NAMESPACE}\"><Days>{days}</Days>");
+    if let Some(tier) = tier {
+        body.push_str("<GlacierJobParameters>");
+        element(&mut body, "Tier", tier);
+        body.push_str("</GlacierJobParameters>");
+    }
+    body.push_str("</RestoreRequest>");
+    body
+}
+
+/// The body of PutBucketVersioning.
+pub fn set_versioning(on: bool) -> String {
+    let status = if on { "Enabled" } else { "Suspended" };
+    format!("<VersioningConfiguration xmlns=\"{NAMESPACE}\"><Status>{status}</Status></VersioningConfiguration>")
+}
+
 fn element(body: &mut String, name: &str, text: &str) {
     let _ = write!(body, "<{name}>");
     for c in text.chars().filter(|c| allowed(*c)) {

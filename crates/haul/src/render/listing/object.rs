@@ -1,7 +1,10 @@
 //! Lines about object stores: keys, versions, uploads, buckets and their classes.
 
+use std::collections::BTreeMap;
+
 use haul_core::entry::{self, Kind};
 use haul_stores::s3::inventory::{self, Object, Version};
+use haul_stores::s3::rights::{Acl, Grant};
 use haul_stores::s3::xml;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -112,5 +115,69 @@ pub struct Head<'a> {
 impl<'a> Head<'a> {
     pub fn of(place: &'a [u8], region: Option<&'a str>, told: Map<String, Value>) -> Self {
         Head { place: Place::of(place), url: entry::show(place), region, told }
+    }
+}
+
+/// The tags of an object or a bucket, as they are now, or would be.
+#[derive(Serialize)]
+pub struct Tags<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    tags: BTreeMap<&'a str, &'a str>,
+    dry: bool,
+}
+
+impl<'a> Tags<'a> {
+    pub fn of(place: &'a [u8], tags: &'a [(String, String)], dry: bool) -> Self {
+        Tags { place: Place::of(place), tags: tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(), dry }
+    }
+}
+
+/// Who may do what with an object or a bucket.
+#[derive(Serialize)]
+pub struct Rights<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    owner: &'a str,
+    owner_name: Option<&'a str>,
+    grants: Vec<Granted<'a>>,
+}
+
+#[derive(Serialize)]
+struct Granted<'a> {
+    /// `user`, `email` or `group`.
+    kind: &'static str,
+    id: &'a str,
+    name: &'a str,
+    permission: &'a str,
+}
+
+impl<'a> Rights<'a> {
+    pub fn of(place: &'a [u8], acl: &'a Acl) -> Self {
+        let granted = |grant: &'a Grant| {
+            let (kind, name) = grant.grantee.words();
+            Granted { kind, id: grant.grantee.id(), name, permission: &grant.permission }
+        };
+        Rights {
+            place: Place::of(place),
+            owner: &acl.owner,
+            owner_name: said(&acl.owner_name),
+            grants: acl.grants.iter().map(granted).collect(),
+        }
+    }
+}
+
+/// What became of an object or a bucket, in a word.
+#[derive(Serialize)]
+pub struct State<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    state: &'static str,
+    dry: bool,
+}
+
+impl<'a> State<'a> {
+    pub fn of(place: &'a [u8], state: &'static str, dry: bool) -> Self {
+        State { place: Place::of(place), state, dry }
     }
 }

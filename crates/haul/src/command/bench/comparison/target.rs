@@ -180,11 +180,20 @@ impl comparison::Target for Target<'_> {
         // Cleaned up also when the run is cancelled.
         match scope::of(&asked)? {
             Some(scope) => {
-                let how = admin::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };
+                let how = admin::Rm {
+                    recursive: true,
+                    force: true,
+                    quiet_missing: true,
+                    dry: false,
+                    versions: false,
+                    version: None,
+                    admit: None,
+                };
                 admin::rm(&scope, how, admin::Reporter { failed: &failed, each: &|_| {} })?;
             }
             None => {
-                let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false, threads: open::processors() };
+                let how =
+                    files::Rm { recursive: true, force: true, quiet_missing: true, dry: false, threads: open::processors(), chosen: None };
                 files::rm(&asked, how, &Cancel::default(), &failed, &|_| {})?;
             }
         }
