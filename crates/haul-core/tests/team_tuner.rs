@@ -63,7 +63,7 @@ fn run(model: Model, ranks: u32, files: f64, tuned: bool) -> Ran {
             (at.elapsed, at.busy, at.metadata) = (now, now, at.metadata + spent);
             // Once a second, each at a moment of its own.
             let beat = (seconds / STEP).round() as u64 + rank as u64 * 3;
-            if rank == 0 || beat % 10 == 0 {
+            if rank == 0 || beat.is_multiple_of(10) {
                 said[rank] = at.clone();
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! The library takes only roles of AWS's accounts, and sends GET, which MinIO and Ceph do not answer.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -44,7 +44,7 @@ impl Chain<'_> {
         let wanted = self.wanted(name, arn)?;
         // As the AWS command line keeps them: nobody wants to type a code for each command.
         let cache = wanted.serial.is_some().then(|| self.environment.path(&format!("~/.aws/cli/cache/{}.json", wanted.cache_name())));
-        if let Some(kept) = cache.as_ref().and_then(kept) {
+        if let Some(kept) = cache.as_deref().and_then(kept) {
             return Ok(kept);
         }
         let code = wanted.serial.as_deref().map(|serial| self.mfa_code(name, serial)).transpose()?;
@@ -218,7 +218,7 @@ fn moment(time: haul_core::entry::Time) -> Option<SystemTime> {
 }
 
 /// What an earlier command has left, if it still serves.
-fn kept(path: &PathBuf) -> Option<Credential> {
+fn kept(path: &Path) -> Option<Credential> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Kept {
@@ -230,7 +230,7 @@ fn kept(path: &PathBuf) -> Option<Credential> {
     (expires > SystemTime::now() + EARLY).then(|| Credential::new(access_key_id, secret_access_key, session_token, Some(expires)))
 }
 
-fn keep(path: &PathBuf, answer: &Answer, arn: &str) {
+fn keep(path: &Path, answer: &Answer, arn: &str) {
     let credentials: Map<String, Value> = [
         ("AccessKeyId", json!(answer.access_key_id)),
         ("SecretAccessKey", json!(answer.secret_access_key)),
