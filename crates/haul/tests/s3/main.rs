@@ -7,6 +7,7 @@ mod between;
 mod buckets;
 mod check;
 mod checksum_modes;
+mod documented;
 mod etags;
 mod faults;
 mod flags;
