@@ -178,7 +178,7 @@ fn certificates_are_verified() {
     );
     let w = World::new(&lines);
     let (url, authority) = (format!("https://127.0.0.1:{port}"), made.authority.display());
-    let text = w.ends(23, &format!("cp {url}/d/a.txt got"));
+    let text = w.ends(10, &format!("cp {url}/d/a.txt got"));
     assert!(text.contains("certificate"), "{text}");
     w.ends(0, &format!("cp --ca-bundle {authority} {url}/d/a.txt got"));
     assert_eq!(w.read("got"), b"hello\n");
@@ -360,10 +360,10 @@ fn proxies_are_used_as_curl_uses_them() {
     let nobody = format!("http://127.0.0.1:{}", free_port().expect("a port"));
     w.ends_in(0, "cp @/d/a.txt direct", &[("http_proxy", &nobody), ("no_proxy", "127.0.0.0/8")]);
     let lost = w.haul("cp --retries 1 @/d/a.txt none").env("http_proxy", &nobody).run();
-    assert!(!lost.err_has("nobody listens").status.success());
+    assert_eq!(lost.err_has("the proxy").err_has("nobody listens").err_has("NO_PROXY").status.code(), Some(10));
     let strict = WebServer::apache_proxy("443").expect("apache2 is installed");
     let text = w.ends_in(23, "cp @/d/a.txt none", &[("http_proxy", &strict.url(""))]);
-    assert!(text.contains("the proxy refused"), "{text}");
+    assert!(text.contains("the proxy 127.0.0.1:") && text.contains(" refused: "), "{text}");
 }
 
 #[test]

@@ -27,9 +27,10 @@ use crate::http_client::time;
 /// Redirects of one request at the most.
 const REDIRECTS: u32 = 3;
 /// Tries of a request to an endpoint that has never answered, whose address may be wrong: if nobody listens there, and if somebody
-/// is silent for a minute.
+/// is silent; after this time it has been silent long enough.
 const UNREACHED_TRIES: u32 = 3;
 const SILENT_TRIES: u32 = 2;
+const SILENCE: Duration = Duration::from_secs(45);
 /// How long a check for newer credentials holds: a bucket may have many objects that are denied.
 const DOUBT: Duration = Duration::from_secs(60);
 
@@ -240,6 +241,7 @@ impl Client {
         let (mut tries, mut redirects) = (Tries::begin(), 0);
         let (mut refreshed, mut skewed) = (false, false);
         let may_repeat = !matches!(body, Body::Stream(..));
+        let began = Instant::now();
         loop {
             self.pause.wait();
             let route = self.route(call.bucket);
@@ -314,12 +316,18 @@ impl Client {
                     return Err(error.remedy_is(Remedy::None));
                 }
                 Failure::Broken(error)
+                    if error.kind() == ErrorKind::TimedOut && self.account.gives_up() && tries.failed() + 1 >= SILENT_TRIES =>
+                {
+                    return Err(error.exhausted(1, Duration::ZERO));
+                }
+                Failure::Broken(error)
                     if matches!(error.kind(), ErrorKind::Broken | ErrorKind::TimedOut)
                         && error.remedy() != Remedy::None
                         && !self.answered.load(Ordering::Relaxed) =>
                 {
                     let most = if error.kind() == ErrorKind::TimedOut { SILENT_TRIES } else { UNREACHED_TRIES };
-                    if tries.failed() + 1 >= most {
+                    let is_silent = error.kind() == ErrorKind::TimedOut && began.elapsed() >= SILENCE;
+                    if tries.failed() + 1 >= most || is_silent {
                         return Err(error.exhausted(1, Duration::ZERO));
                     }
                     error.remedy_is(Remedy::Again)
@@ -387,7 +395,7 @@ impl Client {
             Body::Bytes(bytes) => self.agent.run(request.map(|()| *bytes)),
             Body::Stream(reader, ..) => self.agent.run(request.map(|()| SendBody::from_reader(reader))),
         };
-        let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, call.op)))?;
+        let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, self.agent.config().proxy(), call.op)))?;
         let (parts, body) = answer.into_parts();
         self.answered.store(true, Ordering::Relaxed);
         let answer = Answer { status: parts.status, headers: parts.headers, body, tries: 1 };

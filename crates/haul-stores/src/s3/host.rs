@@ -38,6 +38,7 @@ pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
         tls: flags.tls,
         // A request that hangs is to be sent again before the run counts as stuck.
         idle_timeout: access.idle_timeout.map(|timeout| (timeout / 2).max(Duration::from_millis(500))),
+        gives_up: access.idle_timeout.is_some() && !access.moves_data,
         environment: Environment::process(),
     };
     let mut known = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);

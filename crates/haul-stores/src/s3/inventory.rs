@@ -146,8 +146,11 @@ impl Bucket {
     }
 
     /// Pages of at most 1,000 objects whose key begins with `prefix`, in the order of keys. With `delimiter` those behind the
-    /// next slash are one line. One request a page, no look at any object.
+    /// next slash are one line; without, a large prefix is read in ranges side by side. No look at any object.
     pub fn lines(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
+        if !delimiter {
+            return self.each_below(prefix, each);
+        }
         self.unchecked_lines(prefix, delimiter, &mut |mut lines| {
             // A caller might remove keys outside of the prefix.
             lines.retain(|line| line.key().starts_with(prefix) && (matches!(line, Line::Object(_)) || line.key().ends_with(b"/")));

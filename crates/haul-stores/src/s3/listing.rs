@@ -1,5 +1,6 @@
 //! Listings of directories, made of pages of all keys below them.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -12,9 +13,10 @@ use super::Objects;
 use super::address;
 use super::cache::{self, Cursor, Known};
 use super::checksum;
-use super::inventory::{Line, Object};
+use super::flat::FlatPage;
+use super::inventory::Object;
 use super::look::whole_seconds;
-use super::pages::{Listed, Page, Pager, Step, after_all, behind};
+use super::pages::{Listed, Page, Pager, Step};
 use crate::http_client::parallel::in_parallel;
 
 /// Skipped objects that are remembered. Beyond that, an object hides its directory.
@@ -28,51 +30,12 @@ const LAST: &str = "\u{10ffff}";
 impl Objects {
     /// The page of keys below `prefix` that begins at a position.
     fn fetch(&self, prefix: &[u8], at: &[u8], token: Option<&str>) -> Result<Page> {
-        let wrong = |why| Error::new(ErrorKind::Other, "list").because(why);
-        let after = if at == prefix { &b""[..] } else { at.strip_suffix(b"\0").unwrap_or(at) };
         // Who has records of the objects needs no more of them than a plain listing says.
         let unknown = || *self.unknown.get_or_init(|| self.cache.as_ref().is_none_or(|cache| cache.is_empty()));
         let metadata = self.options.look && self.bucket.client.lists_metadata() && unknown();
-        let mut token = token.map(str::to_owned);
-        let mut last = if token.is_some() { after.to_vec() } else { Vec::new() };
-        loop {
-            let begins = if token.is_some() { &b""[..] } else { after };
-            let (body, now) = self.bucket.flat_page(prefix, token.as_deref(), begins, metadata)?;
-            let (lines, page) = self.bucket.read_lines(&body)?;
-            let objects: Vec<Object> = lines.into_iter().filter_map(Line::object).collect();
-            if objects.iter().any(|object| !object.key.starts_with(prefix) || object.key.is_empty()) {
-                return Err(wrong("the service lists keys outside of the prefix"));
-            }
-            if objects.first().is_some_and(|first| first.key <= last && !last.is_empty()) {
-                // A listing that goes round would never end.
-                return Err(wrong("the service lists keys out of order"));
-            }
-            if page.truncated && page.token.is_none() {
-                return Err(wrong("the listing is truncated and has no continuation token"));
-            }
-            let next = page.token.filter(|_| page.truncated);
-            if next.is_some() && next == token {
-                return Err(wrong("the listing repeats its continuation token"));
-            }
-            let (first, end) = (objects.first().map(|first| first.key.clone()), objects.last().map(|last| behind(&last.key)));
-            if first.is_some_and(|first| &first[..] < at) {
-                self.bucket.client.from_start.store(true, Ordering::Relaxed);
-            }
-            let is_before = end.as_ref().is_none_or(|end| &end[..] <= at);
-            if let Some(next) = next.as_ref().filter(|_| is_before) {
-                // It began at the start, or had nothing but prefixes: what is asked for comes later.
-                last = end.map_or(last, |mut end| {
-                    end.pop();
-                    end
-                });
-                token = Some(next.clone());
-                continue;
-            }
-            let until = end.filter(|_| next.is_some()).unwrap_or_else(|| after_all(prefix));
-            let objects =
-                objects.into_iter().filter(|object| &object.key[..] >= at).map(|object| self.listed_object(object, now)).collect();
-            return Ok(Page { start: at.to_vec(), until, objects, token: next });
-        }
+        let FlatPage { objects, until, token, now } = self.bucket.flat_objects(prefix, at, token, metadata)?;
+        let objects = objects.into_iter().map(|object| self.listed_object(object, now)).collect();
+        Ok(Page { start: at.to_vec(), until, objects, token })
     }
 
     fn listed_object(&self, object: Object, now: Option<Time>) -> Listed {
@@ -84,7 +47,7 @@ impl Objects {
         {
             cache.listed(&key, &etag, details);
         }
-        Listed { key, size, etag, modified, details }
+        Listed { key, size, etag, modified, class: Cow::Borrowed(""), details }
     }
 
     pub(super) fn list_below(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
@@ -96,7 +59,8 @@ impl Objects {
         let anywhere = || !self.bucket.client.from_start.load(Ordering::Relaxed);
         let fetch = |at: &[u8], token: Option<&str>| self.fetch(&prefix, at, token);
         let reuse = !self.pages.is_touched(&prefix);
-        let pager = Pager { pages: &self.pages, threads: &self.bucket.client.threads, anywhere: &anywhere, fetch: &fetch, reuse };
+        let pager =
+            Pager { pages: &self.pages, threads: &self.bucket.client.threads, anywhere: &anywhere, fetch: &fetch, reuse, once: false };
         let paged = pager.each(&prefix, &mut |page, at| {
             let objects = &page.objects[page.at(at)..];
             // Of each directory only its first key is looked at: that of its marker, if it has one.
@@ -392,8 +356,14 @@ mod tests {
             let line = match key.ends_with('/') {
                 true => Found::Dir(key.as_bytes().to_vec(), None),
                 false => {
-                    let listed =
-                        Listed { key: key.as_bytes().to_vec(), size: 0, etag: String::new(), modified: Time::default(), details: None };
+                    let listed = Listed {
+                        key: key.as_bytes().to_vec(),
+                        size: 0,
+                        etag: String::new(),
+                        modified: Time::default(),
+                        class: "".into(),
+                        details: None,
+                    };
                     Found::Kept(Box::new(listed))
                 }
             };

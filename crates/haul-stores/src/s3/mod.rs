@@ -18,6 +18,7 @@ pub mod checksum_modes;
 pub mod client;
 pub mod fault;
 pub mod flags;
+mod flat;
 mod framed;
 mod held;
 pub mod host;

@@ -100,7 +100,7 @@ impl Bucket {
                 Err(e) => Err(e),
             };
         }
-        let _reserved = self.client.held.part(size);
+        let _reserved = self.client.held.part(upload, number, size);
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         let read = from.take(size).read_to_end(&mut bytes).map_err(|e| Error::from_io(e, "read"))?;
         if (read as u64) < size {

@@ -217,7 +217,8 @@ impl Client {
                 sent.headers_mut().insert(AUTHORIZATION, value);
             }
         }
-        let answer = self.agents.get(url, |common| common)?.run(sent).map_err(|e| request_error(e, url, request.op()))?;
+        let agent = self.agents.get(url, |common| common)?;
+        let answer = agent.run(sent).map_err(|e| request_error(e, url, agent.config().proxy(), request.op()))?;
         let (parts, body) = answer.into_parts();
         Ok(Answer { url: url.clone(), status: parts.status, headers: parts.headers, body, tries: 1 })
     }

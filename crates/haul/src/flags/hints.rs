@@ -9,6 +9,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::foreign::{FOREIGN, FOREIGN_COMMANDS};
 use crate::units;
 
 /// An option without a value, what a stray value after it looks like, and what was meant.
@@ -27,7 +28,11 @@ const STRAYS: [Stray; 13] = [
         meant: "-p preserves permissions and takes no value; the SSH port is --port N, the chunk size --part-size SIZE",
     },
     Stray { option: "-n", looks: is_number, meant: "-n is --dry-run and takes no value; the number of workers is -j N" },
-    Stray { option: "-c", looks: is_number, meant: "-c compares by content and takes no value; the number of workers is -j N" },
+    Stray {
+        option: "-c",
+        looks: is_number,
+        meant: "-c compares by content and takes no value; workers of one file are --concurrency N, workers -j N",
+    },
     Stray {
         option: "-c",
         looks: is_cipher,
@@ -173,61 +178,6 @@ pub fn stray_value(argv: &[OsString], definitions: &clap::Command, exists: &dyn 
         (key_too_many || !exists(Path::new(word.text))).then_some(hint)
     })
 }
-
-/// Options of other tools, and what haul has for them.
-const FOREIGN: [(&[&str], &str); 26] = [
-    (&["-?"], "help is -h or --help"),
-    (&["--delete-before", "--delete-during", "--del"], "--delete deletes files after everything else succeeded"),
-    (&["--info", "--outbuf"], "use --progress or --progress=SECS"),
-    (&["--filter"], "use --include PATTERN and --exclude PATTERN, or --filter-from FILE"),
-    (
-        &["-f"],
-        "existing files are replaced anyway, --force also replaces non-empty directories; filters are --include, --exclude and --filter-from",
-    ),
-    (&["--cvs-exclude", "-C"], "use --exclude PATTERN or --exclude-from FILE; compression is -z"),
-    (&["--backup", "-b"], "use --backup-dir DIR"),
-    (&["--append", "--append-verify"], "interrupted files are resumed anyway; --inplace updates files in place"),
-    (&["--partial-dir", "--temp-dir", "--delay-updates"], "partial files are kept next to their final names, and resumed"),
-    (
-        &["-T", "--no-target-directory"],
-        "write SRC/ with a slash to copy the contents of SRC into DST; partial files are kept next to their final names",
-    ),
-    (&["--target-directory"], "write the destination last: SRC... DST"),
-    (&["--compare-dest", "--copy-dest"], "use --link-dest DIR"),
-    (&["--relative", "-R"], "--files-from LIST keeps paths relative to SRC"),
-    (&["--transfers", "--checkers", "--threads", "--parallel", "--workers-max"], "haul tunes the number of workers; -j N fixes it"),
-    (&["--dryrun"], "use --dry-run or -n"),
-    (&["--chunksize", "--bufsize", "--s3-chunk-size"], "use --chunk-size SIZE"),
-    (&["--no-follow-symlinks", "--no-dereference", "-d"], "symlinks are copied as symlinks by default; -L copies their targets"),
-    (&["--reflink"], "haul uses reflinks and in-kernel copies by default"),
-    (&["--retry-count"], "use --retries N"),
-    (&["--ignore-checksum", "--checksum-choice", "--cc"], "-c compares by content; --verify reads the destination back"),
-    (&["--usermap", "--groupmap"], "use --chown USER:GROUP or --numeric-ids"),
-    (&["--human"], "sizes are human-readable by default; in ls, du and tree use -h"),
-    (&["--log-file"], "use --log FILE"),
-    (&["--rsync-path"], "use --agent PATH for haul on the remote host"),
-    (&["--only-show-errors"], "use -q"),
-    (&["--flatten"], "haul keeps the directory structure; name the files one by one to copy them into one directory"),
-];
-
-const DOWNLOAD: &str = "`haul cp SRC DST` copies in both directions: from HOST:PATH or s3://BUCKET/KEY to a local path, or back";
-const DELETES: &str = "`haul rm` removes files, `haul rm -r` directories";
-const SAME: &str = "`haul sync --delete SRC/ DST` makes DST identical to the contents of SRC";
-const SUMS: &str = "`haul sum --format sha256sum` (or md5sum ...) prints checksums, `haul check --manifest` compares them";
-
-/// Commands of other tools, and what haul has for them.
-const FOREIGN_COMMANDS: [(&[&str], &str); 10] = [
-    (&["get", "put", "push", "pull", "fetch", "send", "upload", "download", "scp", "sftp", "transfer"], DOWNLOAD),
-    (&["copy", "copyto", "duplicate", "clone"], "`haul cp SRC DST` copies: SRC creates DST/SRC, SRC/ means its contents"),
-    (&["move", "moveto", "rename", "ren"], "`haul mv SRC DST` moves"),
-    (&["mirror"], SAME),
-    (&["rsync"], "`haul sync` takes rsync's options: `rsync -av --delete SRC/ DST` is `haul sync -av --delete SRC/ DST`"),
-    (&["delete", "del", "remove", "rmdir", "purge", "unlink", "deletefile"], DELETES),
-    (&["list", "dir", "ll", "lsl", "lsd", "lsf", "lsjson"], "use `haul ls -l`, or `haul ls -R --json` in programs"),
-    (&["diff", "compare", "verify", "cmp"], "`haul check SRC DST` compares trees; -c compares by content"),
-    (&["md5sum", "sha256sum", "sha1sum", "hashsum", "checksum"], SUMS),
-    (&["stat", "info", "size"], "use `haul ls -l` for files, `haul head` for objects, `haul du -s` for totals"),
-];
 
 /// What to write in place of a command that haul does not have.
 pub fn foreign_command(error: &clap::Error) -> Option<String> {

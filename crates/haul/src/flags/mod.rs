@@ -28,6 +28,7 @@ pub mod change;
 pub mod check;
 pub mod connect;
 pub mod copy;
+mod foreign;
 pub mod global;
 mod gridftp;
 pub mod hints;

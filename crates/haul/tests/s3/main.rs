@@ -8,6 +8,7 @@ mod buckets;
 mod check;
 mod checksum_modes;
 mod chosen;
+mod documented;
 mod etags;
 mod faults;
 mod flags;

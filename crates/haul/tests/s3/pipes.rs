@@ -44,6 +44,25 @@ fn what_is_broken_off_leaves_nothing() {
     assert_eq!(w.uploads("k"), Vec::<String>::new());
 }
 
+/// Only the journal knows of it then.
+#[test]
+fn an_upload_of_a_killed_pipe_is_known_and_removed() {
+    let w = World::new();
+    let mut run = w.haul("cp - @/k").piped();
+    let mut input = run.input();
+    // More than the first part and what a pipe holds: the upload was begun when this has been read.
+    input.write_all(&vec![7; 40 << 20]).expect("it reads");
+    run.signal(rustix::process::Signal::KILL);
+    assert!(run.wait().was_killed());
+    drop(input);
+    assert_eq!(w.uploads("k").len(), 1);
+    w.haul("jobs").ends(0).says("unfinished").says("1 large file").says(&format!("s3://{}/k", w.bucket));
+    let listed = w.haul("jobs --json").ends(0).out;
+    let job = listed.split("\"job\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a job").to_string();
+    w.haul(&format!("jobs clean {job}")).ends(0).says("1 unfinished file");
+    assert_eq!(w.uploads("k"), Vec::<String>::new());
+}
+
 #[test]
 fn a_directory_takes_no_input() {
     let w = World::new();

@@ -74,8 +74,13 @@ fn where_nobody_listens() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
     w.endpoint.url = format!("http://127.0.0.1:{port}");
     let ended = w.haul("cp a @/a").run();
-    assert_ne!(ended.status.code(), Some(0), "{ended}");
-    ended.says(&format!("127.0.0.1:{port}")).says("--endpoint-url");
+    ended.code(10).says(&format!("127.0.0.1:{port}")).says("--endpoint-url");
+    let proxy = format!("http://127.0.0.1:{port}");
+    w.endpoint.url = "http://objects.example:9000".into();
+    for words in ["cp a @/a", "ls @/", "rm @/a"] {
+        let ended = w.haul(words).env("http_proxy", &proxy).run().code(10);
+        ended.says(&format!("the proxy 127.0.0.1:{port}")).says("NO_PROXY").never_says("--endpoint-url");
+    }
 }
 
 #[test]
@@ -89,7 +94,9 @@ fn in_plain_text_where_tls_is_spoken_and_the_reverse() {
         assert_ne!(ended.status.code(), Some(0), "{ended}");
         ended
     };
-    failed(&w, "cp a @/a").says("certificate").says("--ca-bundle");
+    for words in ["cp a @/a", "cp @/a b", "ls @/", "sync @/ there/", "rm @/a"] {
+        failed(&w, words).code(10).says("certificate").says("--ca-bundle");
+    }
     let authority = server.certificate().expect("it has one").authority.display().to_string();
     w.haul("cp a @/a").arg("--ca-bundle").arg(&authority).ends(0);
     w.haul("cp @/a b").env("AWS_CA_BUNDLE", &authority).ends(0);

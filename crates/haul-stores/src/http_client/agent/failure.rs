@@ -6,13 +6,23 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Remedy};
 use http::Uri;
 use rustls::{CertificateError, Error as Tls, InvalidMessage};
-use ureq::{Error as Failure, Timeout};
+use ureq::{Error as Failure, Proxy, Timeout};
 
-/// The failure of a request to `at`, without the path. An `Error` of a request body's reader comes out as it went in.
-pub fn request_error(failure: Failure, at: &Uri, op: &'static str) -> Error {
+/// The failure of a request to `at`, without the path, or to the proxy through which it went. An `Error` of a request body's
+/// reader comes out as it went in.
+pub fn request_error(failure: Failure, at: &Uri, proxy: Option<&Proxy>, op: &'static str) -> Error {
     let host = at.authority().map_or("the server", |authority| authority.as_str());
     let made = |kind, words: String| Error::new(kind, op).because(format!("{host}: {words}"));
     let soon = Remedy::After(Duration::from_secs(1));
+    if let Some(proxy) = proxy
+        && let Some((kind, words)) = of_proxy(&failure)
+    {
+        let (host, port) = (proxy.host(), proxy.port());
+        let e = Error::new(kind, op).because(format!("the proxy {host}:{port} {words}"));
+        // What no other try changes is not tried again.
+        let e = if kind == ErrorKind::Usage { e } else { e.remedy_is(soon) };
+        return e.hint("check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or name the host in NO_PROXY");
+    }
     match failure {
         Failure::Timeout(Timeout::Connect | Timeout::Resolve) => {
             made(ErrorKind::TimedOut, "connection timed out".to_string()).remedy_is(soon)
@@ -29,12 +39,38 @@ pub fn request_error(failure: Failure, at: &Uri, op: &'static str) -> Error {
         Failure::Protocol(error) if at.scheme_str() == Some("http") => {
             made(ErrorKind::Usage, format!("its answer is not HTTP ({error})")).hint("if it speaks TLS, write https:// in the endpoint")
         }
-        Failure::ConnectProxyFailed(words) => made(ErrorKind::Denied, format!("the proxy refused: {words}")),
+        Failure::ConnectProxyFailed(words) => {
+            let proxy = proxy.map_or_else(String::new, |proxy| format!(" {}:{}", proxy.host(), proxy.port()));
+            made(ErrorKind::Denied, format!("the proxy{proxy} refused: {words}"))
+        }
         Failure::InvalidProxyUrl => made(ErrorKind::Usage, "the proxy's address is none".to_string()),
         other => made(ErrorKind::Io, other.to_string()).remedy_is(Remedy::Again),
     }
 }
 
+/// What keeps the proxy itself from being reached: it is the only host that is connected to and looked up.
+fn of_proxy(failure: &Failure) -> Option<(ErrorKind, String)> {
+    use io::ErrorKind as K;
+    let unknown = || Some((ErrorKind::Usage, "is an unknown host".to_string()));
+    match failure {
+        Failure::Timeout(Timeout::Connect | Timeout::Resolve) => Some((ErrorKind::TimedOut, "does not answer".to_string())),
+        Failure::HostNotFound => unknown(),
+        Failure::Io(error) => match error.kind() {
+            K::ConnectionRefused => Some((ErrorKind::Broken, "cannot be reached: nobody listens there".to_string())),
+            K::HostUnreachable | K::NetworkUnreachable => Some((ErrorKind::Broken, format!("cannot be reached: {error}"))),
+            _ if is_unknown_host(&error.to_string()) => unknown(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What getaddrinfo(3) says comes without a kind.
+fn is_unknown_host(words: &str) -> bool {
+    words.contains("lookup") || words.contains("Name or service not known")
+}
+
+/// A connection that nobody vouches for is none: the whole run ends.
 fn of_tls(error: &Tls, made: &dyn Fn(ErrorKind, String) -> Error) -> Error {
     let hint = "name its CA with --ca-bundle FILE, or use --no-verify-ssl (insecure)";
     match error {
@@ -42,10 +78,10 @@ fn of_tls(error: &Tls, made: &dyn Fn(ErrorKind, String) -> Error) -> Error {
             made(ErrorKind::Usage, "it does not speak TLS".to_string()).hint("if it speaks plain HTTP, write http:// in the endpoint")
         }
         Tls::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            made(ErrorKind::Denied, "its certificate is not signed by a trusted authority".to_string()).hint(hint)
+            made(ErrorKind::Broken, "its certificate is not signed by a trusted authority".to_string()).hint(hint)
         }
-        Tls::InvalidCertificate(why) => made(ErrorKind::Denied, format!("invalid certificate: {why}")).hint(hint),
-        other => made(ErrorKind::Denied, format!("TLS failed: {other}")),
+        Tls::InvalidCertificate(why) => made(ErrorKind::Broken, format!("invalid certificate: {why}")).hint(hint),
+        other => made(ErrorKind::Broken, format!("TLS failed: {other}")),
     }
 }
 
@@ -65,10 +101,7 @@ fn of_io(error: io::Error, made: &dyn Fn(ErrorKind, String) -> Error, soon: Reme
             made(ErrorKind::Io, format!("connection closed ({words})")).remedy_is(Remedy::Again)
         }
         _ if words.contains("Temporary failure in name resolution") => made(ErrorKind::Broken, words).remedy_is(soon),
-        // What getaddrinfo(3) says comes without a kind.
-        _ if words.contains("lookup") || words.contains("Name or service not known") => {
-            made(ErrorKind::Usage, format!("unknown host ({words})")).hint("check the endpoint's name")
-        }
+        _ if is_unknown_host(&words) => made(ErrorKind::Usage, format!("unknown host ({words})")).hint("check the endpoint's name"),
         _ => made(ErrorKind::Io, words).remedy_is(Remedy::Again),
     }
 }

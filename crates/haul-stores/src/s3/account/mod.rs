@@ -61,6 +61,8 @@ pub struct AccountOptions {
     pub tls: TlsFlags,
     /// Idle timeout of requests, where that is less than usual.
     pub idle_timeout: Option<Duration>,
+    /// Two such timeouts of one request in a row are the end of it: nothing else watches over it.
+    pub gives_up: bool,
     pub environment: Environment,
 }
 
@@ -168,6 +170,11 @@ impl Account {
 
     pub fn addressing(&self) -> Addressing {
         self.addressing
+    }
+
+    /// See [`AccountOptions::gives_up`].
+    pub fn gives_up(&self) -> bool {
+        self.asked.gives_up
     }
 
     /// Whether requests go out unsigned.

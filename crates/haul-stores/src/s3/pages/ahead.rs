@@ -41,6 +41,8 @@ pub(crate) struct Pager<'a> {
     pub fetch: Fetch<'a>,
     /// Nothing was written to it since this store's first listing: what is known serves, and what comes is kept.
     pub reuse: bool,
+    /// Each page is wanted once.
+    pub once: bool,
 }
 
 #[derive(Default)]
@@ -94,6 +96,9 @@ impl Pager<'_> {
                     Step::Stop => return Ok(()),
                     Step::Next => {
                         (at, token) = (page.until.clone(), page.token.clone());
+                        if self.once {
+                            self.pages.forget_before(&at);
+                        }
                         if in_a_row == ALONE && self.reuse && granted.is_none() && at < end && (self.anywhere)() {
                             let others = self.threads.grant(HELPERS);
                             if others.count() > 0 {

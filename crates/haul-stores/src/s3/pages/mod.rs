@@ -45,6 +45,8 @@ struct Known {
     memory: usize,
     file: Option<File>,
     file_end: u64,
+    /// Places in the file that no page needs any more.
+    free: Vec<(u64, usize)>,
     decoded: VecDeque<Arc<Page>>,
 }
 
@@ -107,11 +109,23 @@ impl Pages {
         known.pages.insert(page.start.clone(), Kept { until: page.until.clone(), bytes });
     }
 
+    /// Pages before a position are not wanted again.
+    pub fn forget_before(&self, position: &[u8]) {
+        let mut known = lock(&self.known);
+        while let Some(first) = known.pages.first_entry().filter(|first| first.get().until[..] <= *position) {
+            match first.remove().bytes {
+                Bytes::Memory(bytes) => known.memory -= bytes.len(),
+                Bytes::File { at, size } => known.free.push((at, size)),
+            }
+        }
+    }
+
     fn write(&self, known: &mut Known, bytes: &[u8]) -> io::Result<Option<u64>> {
-        if known.file_end + bytes.len() as u64 > FILE_MOST {
+        let reused = known.free.iter().position(|(_, size)| *size >= bytes.len()).map(|i| known.free.swap_remove(i).0);
+        let at = reused.unwrap_or(known.file_end);
+        if at + bytes.len() as u64 > FILE_MOST {
             return Ok(None);
         }
-        let at = known.file_end;
         let file = match &mut known.file {
             Some(file) => file,
             none => {
@@ -122,7 +136,7 @@ impl Pages {
             }
         };
         file.write_all_at(bytes, at)?;
-        known.file_end += bytes.len() as u64;
+        known.file_end = known.file_end.max(at + bytes.len() as u64);
         Ok(Some(at))
     }
 
@@ -166,6 +180,7 @@ mod tests {
             size: u64::from(i),
             etag: format!("\"{i:032}\""),
             modified: haul_core::entry::Time { secs: 1_700_000_000, nanos: i },
+            class: ["", "STANDARD", "GLACIER"][i as usize % 3].into(),
             details: i.is_multiple_of(2).then(|| vec![7; 30].into()),
         };
         let objects: Vec<Listed> = keys.map(listed).collect();
@@ -192,9 +207,36 @@ mod tests {
             let object = page.objects.iter().find(|object| object.key == key.as_bytes()).expect("it is in it");
             assert_eq!((object.size, object.modified.nanos, object.details.is_some()), (i, i as u32, i % 2 == 0));
             assert_eq!(object.etag, format!("\"{i:032}\""));
+            assert_eq!(object.class, ["", "STANDARD", "GLACIER"][i as usize % 3]);
         }
         assert!(pages.covering(b"d/400000").is_none() && pages.covering(b"c").is_none());
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0, "the file has no name");
+    }
+
+    #[test]
+    fn pages_that_were_used_once_make_room_for_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pages = Pages::new(dir.path().into());
+        let (mut start, mut ends) = (String::from("d/"), Vec::new());
+        for i in 0..900 {
+            let page = page(&start, i * 1000..(i + 1) * 1000);
+            pages.keep(&page);
+            ends.push(page.until.clone());
+            start = String::from_utf8(page.until.clone()).expect("text");
+            if i >= 300 {
+                pages.forget_before(&ends[i as usize - 300]);
+            }
+        }
+        let known = lock(&pages.known);
+        let kept: usize = known.pages.values().map(|kept| if let Bytes::File { size, .. } = &kept.bytes { *size } else { 0 }).sum();
+        assert!(known.pages.len() == 300 && known.memory <= MEMORY, "{} {}", known.pages.len(), known.memory);
+        assert!(known.file_end > 0 && known.file_end < 2 * kept as u64 + MEMORY as u64, "{} {kept}", known.file_end);
+        drop(known);
+        for i in (600_000..900_000).step_by(7777) {
+            let page = pages.covering(format!("d/{i:06}").as_bytes()).expect("it is kept");
+            assert_eq!(page.objects[page.at(format!("d/{i:06}").as_bytes())].size, i);
+        }
+        assert!(pages.covering(b"d/100000").is_none());
     }
 
     #[test]

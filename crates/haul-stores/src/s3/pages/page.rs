@@ -1,5 +1,7 @@
 //! One page of a flat listing.
 
+use std::borrow::Cow;
+
 use haul_core::entry::Time;
 use haul_core::varint::{put, take};
 
@@ -10,6 +12,8 @@ pub struct Listed {
     pub size: u64,
     pub etag: String,
     pub modified: Time,
+    /// Empty where it is not kept.
+    pub class: Cow<'static, str>,
     /// What the listing itself says of the object's file, as the cache keeps it.
     pub details: Option<Box<[u8]>>,
 }
@@ -55,6 +59,7 @@ impl Page {
             put_bytes(&mut out, object.etag.as_bytes());
             put(&mut out, object.modified.secs.cast_unsigned());
             put(&mut out, object.modified.nanos.into());
+            put_bytes(&mut out, object.class.as_bytes());
             // One more than there are bytes, so that none is another thing than empty.
             put(&mut out, object.details.as_ref().map_or(0, |details| details.len() as u64 + 1));
             out.extend_from_slice(object.details.as_deref().unwrap_or_default());
@@ -74,11 +79,16 @@ impl Page {
             let size = take(from)?;
             let etag = String::from_utf8(take_bytes(from)?.to_vec()).ok()?;
             let modified = Time { secs: take(from)?.cast_signed(), nanos: u32::try_from(take(from)?).ok()? };
+            let class = match take_bytes(from)? {
+                b"" => Cow::Borrowed(""),
+                b"STANDARD" => Cow::Borrowed("STANDARD"),
+                other => Cow::Owned(String::from_utf8(other.to_vec()).ok()?),
+            };
             let details = match take(from)?.checked_sub(1) {
                 None => None,
                 Some(length) => Some(split(from, length)?.into()),
             };
-            objects.push(Listed { key, size, etag, modified, details });
+            objects.push(Listed { key, size, etag, modified, class, details });
         }
         Some(Page { start: start.to_vec(), until: until.to_vec(), objects, token: None })
     }
