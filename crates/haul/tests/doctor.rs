@@ -65,7 +65,7 @@ fn a_plain_host() {
 #[test]
 fn a_host_with_haul() {
     let w = world("");
-    let facts = facts(&w, &format!("{AGENT} testhost"));
+    let facts = facts(&w, &format!("{AGENT} --accept testhost"));
     assert_eq!(facts["way"], "haul");
     assert_eq!(facts["haul"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(facts["haul"]["path"], env!("CARGO_BIN_EXE_haul"));
@@ -75,6 +75,8 @@ fn a_host_with_haul() {
     }
     assert!(facts["round_trip"].as_f64().is_some_and(|time| time > 0.0 && time < 5.0), "{facts}");
     assert_eq!(facts["advice"], Value::Array(Vec::new()), "{facts}");
+    let (out, _) = ends(&w, 0, &format!("{AGENT} testhost"));
+    assert!(out.contains("data out") && out.contains("with --accept only"), "{out}");
     let (out, _) = ends(&w, 0, &format!("{AGENT} --no-direct root@testhost"));
     assert!(out.starts_with("root@testhost: works, with haul on the host\n") && !out.contains("data out"), "{out}");
 }
@@ -84,7 +86,7 @@ fn ports_that_cannot_be_used_are_said() {
     let w = world("");
     let taken = TcpListener::bind("[::]:0").expect("a port");
     let port = taken.local_addr().expect("its number").port();
-    let facts = facts(&w, &format!("{AGENT} --data-ports {port} testhost"));
+    let facts = facts(&w, &format!("{AGENT} --accept --data-ports {port} testhost"));
     for way in ["out", "in"] {
         assert!(facts["data"][way]["works"] == false && facts["data"][way]["error"].is_string(), "{facts}");
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use haul_core::hash::Algorithm;
-use haul_stores::agent::{Host, Pipes, Remote, RootOptions, SessionOptions};
+use haul_stores::agent::{Host, Pipes, Remote, RootOptions, SessionOptions, Site};
 use haul_stores::ssh::{Login, Target, remote_command};
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;
@@ -18,7 +18,8 @@ fn haul() -> PathBuf {
 }
 
 fn wishes() -> SessionOptions {
-    SessionOptions { sessions: 3, streams: None, greeting: Duration::from_secs(20), version: "0.1.0", compress: false, direct: None }
+    let greeting = Duration::from_secs(20);
+    SessionOptions { sessions: 3, streams: None, greeting, version: "0.1.0", compress: false, direct: None, site: Site::default() }
 }
 
 fn fixture(connect: impl Fn(Option<&str>) -> haul_core::Result<Pipes> + Clone + Send + Sync + 'static) -> Fixture {

@@ -1,19 +1,19 @@
 //! Data connections of the local side: how they are made.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::direct::{self, ATTEMPT, EncryptedLink, Listener, Ports, addresses};
-use super::encrypt::{Acceptor, Connector, Secret};
+use super::direct::{self, ATTEMPT, EncryptedLink, Listener, Ports, Until, addresses};
 use super::frame::{Frame, lost};
 use super::link::{IDLE_TIMEOUT, Link, Ticket};
 use super::ops;
-use super::options::{Direct, DirectOutcome};
-use super::session::{Client, Session};
+use super::options::{Direct, DirectOutcome, Reachable};
+use super::session::{Client, NEAR, Session};
+use super::tls::Fingerprint;
 use super::wire::{Writer, protocol_error};
 use haul_core::lock::lock;
 
@@ -40,14 +40,14 @@ const ROUNDS: u32 = 2;
 const FORGIVEN: Duration = Duration::from_secs(3600);
 
 /// How data connections are made.
-#[derive(Clone)]
+#[derive(Clone, Copy, Debug)]
 pub enum DataRoute {
     /// Not tried yet; with the port on which the remote end listens, if it was asked to.
-    Untried(Option<ListeningPort>),
-    /// This end connects.
-    Out { at: SocketAddr, connector: Arc<Connector>, next: u32 },
+    Untried(Option<u16>),
+    /// This end connects to this address.
+    Out(IpAddr),
     /// The remote end connects to this one.
-    In { at: SocketAddr, secret: Secret, next: u32 },
+    In,
     /// They cannot be made, or are not wanted.
     None,
 }
@@ -55,42 +55,19 @@ pub enum DataRoute {
 /// Data connections to begin with: over a long round trip, and over a short one.
 pub const DATA: usize = 4;
 pub const DATA_NEAR: usize = 2;
-/// A port on which the remote end listens.
-#[derive(Clone)]
-pub struct ListeningPort {
-    secret: Secret,
-    port: u16,
+
+/// The request to listen for `count` connections of the end with this key; with none the port is closed. It may go out with the
+/// greeting.
+pub fn to_listen(own: Fingerprint, ports: Ports, count: usize) -> Vec<u8> {
+    let (low, high) = ports.unwrap_or((0, 0));
+    let mut to = Writer::new();
+    to.bytes(&own.0).number(low.into()).number(high.into()).number(count as u64);
+    to.out
 }
 
-/// The request to listen, which may go out with the greeting.
-pub struct ToListen {
-    pub request: Vec<u8>,
-    secret: Secret,
-}
-
-impl ToListen {
-    pub fn new(ports: Ports) -> Result<ToListen> {
-        let secret = Secret::random()?;
-        let (low, high) = ports.unwrap_or((0, 0));
-        let mut to = Writer::new();
-        to.bytes(secret.as_bytes()).number(low.into()).number(high.into());
-        Ok(ToListen { request: to.out, secret })
-    }
-
-    pub fn answered(mut self, answer: Result<Frame>) -> Result<ListeningPort> {
-        self.request.fill(0);
-        let port = u16::try_from(answer?.body().number()?).map_err(|_| protocol_error("an impossible port"))?;
-        Ok(ListeningPort { secret: self.secret, port })
-    }
-}
-
-/// The address at which the remote end can be reached.
-fn remote_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
-    let (_near, claimed) = addresses(connection).ok_or_else(unknown_address)?;
-    reached(claimed).ok_or_else(|| {
-        let e = Error::new(ErrorKind::Unsupported, "connect");
-        e.because(format!("the host reports the address {claimed}, but ssh did not connect to it"))
-    })
+/// The port of the answer.
+pub fn listening(answer: &Frame) -> Result<u16> {
+    u16::try_from(answer.body().number()?).map_err(|_| protocol_error("an impossible port"))
 }
 
 fn unknown_address() -> Error {
@@ -109,44 +86,28 @@ impl Session {
             *lock(&self.route) = DataRoute::None;
             return false;
         };
-        let untried = match &*lock(&self.route) {
-            DataRoute::Untried(asked) => Some(asked.clone()),
-            _ => None,
-        };
-        if let Some(asked) = untried {
-            let tried = self.try_out(direct, asked).or_else(|out| self.try_in(direct).map_err(|back| [out, back]));
-            match &tried {
-                Ok(_) => (direct.report_outcome)(&DirectOutcome::Works),
-                Err(both) if both.iter().all(is_network_failure) && !self.control.is_over() => {
-                    (direct.report_outcome)(&DirectOutcome::Blocked)
-                }
-                // Such as ports in use, which may be free in another run.
-                Err(_) => {}
-            }
-            let route = tried.unwrap_or_else(|both| {
-                *lock(&self.blocked) = Some(both);
-                DataRoute::None
-            });
-            self.set_route(route);
+        let route = *lock(&self.route);
+        if let DataRoute::Untried(port) = route {
+            self.try_routes(direct, port);
             match self.fixed.load(Ordering::Relaxed) {
                 0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
                 fixed => self.want(fixed, fixed),
             }
         }
-        let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
-        let (numbers, route) = {
-            let mut route = lock(&self.route);
-            let (DataRoute::Out { next, .. } | DataRoute::In { next, .. }) = &mut *route else { return false };
-            let first = *next;
-            *next = next.saturating_add(u32::try_from(missing).unwrap_or(0));
-            (first..*next, route.clone())
+        let route = *lock(&self.route);
+        let present = lock(&self.data).len();
+        let missing = self.site.bound(self.wanted.load(Ordering::Relaxed).saturating_sub(present), present);
+        let made = match route {
+            DataRoute::Out(_) | DataRoute::In if missing == 0 => {
+                // The site allows no more.
+                self.wanted.store(present, Ordering::Relaxed);
+                return true;
+            }
+            DataRoute::Out(address) => self.connect_out(address, direct.ports, None, missing),
+            DataRoute::In => self.connect_in(direct, missing),
+            DataRoute::None | DataRoute::Untried(_) => return false,
         };
-        let made = match &route {
-            DataRoute::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
-            DataRoute::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
-            DataRoute::None | DataRoute::Untried(_) => 0,
-        };
-        if made == 0 && missing > 0 {
+        if made.is_err() {
             // What worked before no longer works: ssh does.
             let left = lock(&self.data).len();
             self.wanted.store(left, Ordering::Relaxed);
@@ -158,81 +119,135 @@ impl Session {
         true
     }
 
-    /// The remote end listens, this one connects. `at` is where, as soon as that is known.
-    pub(super) fn dial(
-        &self,
-        (ports, reached): (Ports, &dyn Fn(IpAddr) -> Option<IpAddr>),
-        asked: Option<ListeningPort>,
-        at: &mut Option<SocketAddr>,
-    ) -> Result<(Connector, EncryptedLink, Duration)> {
-        let remote = remote_address(&self.remote.connection, reached)?;
-        let ListeningPort { secret, port } = match asked {
-            Some(asked) => asked,
-            None => {
-                let listen = ToListen::new(ports)?;
-                let answer = self.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
-                listen.answered(answer)?
-            }
+    /// The first connections, by the first route on which one can be made.
+    fn try_routes(self: &Arc<Self>, direct: &Direct, port: Option<u16>) {
+        let count = match self.fixed.load(Ordering::Relaxed) {
+            0 => DATA,
+            fixed => fixed,
         };
-        let (connector, place) = (Connector::new(secret), SocketAddr::new(remote, port));
-        *at = Some(place);
-        let begun = Instant::now();
-        let mut link = direct::connect(place, &connector, 0, IDLE_TIMEOUT)?;
-        link.welcomed()?;
-        Ok((connector, link, begun.elapsed()))
+        let count = self.site.bound(count, 0);
+        let out = || -> Result<DataRoute> {
+            let address = self.remote_address(&*direct.reached)?;
+            self.connect_out(address, direct.ports, port, count).map(|()| DataRoute::Out(address))
+        };
+        let tried = out().or_else(|out| self.connect_in(direct, count).map(|()| DataRoute::In).map_err(|back| [out, back]));
+        match &tried {
+            Ok(_) => (direct.report_outcome)(&DirectOutcome::Works),
+            Err([out, back]) if is_network_failure(out) && (!direct.accept || is_network_failure(back)) && !self.control.is_over() => {
+                (direct.report_outcome)(&DirectOutcome::Blocked)
+            }
+            // Such as ports in use, which may be free in another run.
+            Err(_) => {}
+        }
+        let route = tried.unwrap_or_else(|both| {
+            *lock(&self.blocked) = Some(both);
+            DataRoute::None
+        });
+        self.set_route(route);
     }
 
-    fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<ListeningPort>) -> Result<DataRoute> {
-        let mut at = None;
-        let (connector, first, _) = self.dial((direct.ports, &*direct.reached), asked, &mut at)?;
-        self.add(first, IDLE_TIMEOUT)?;
-        let at = at.ok_or_else(|| lost("it has no address"))?;
-        Ok(DataRoute::Out { at, connector: Arc::new(connector), next: 1 })
+    /// The key of the remote end.
+    fn remote_key(&self) -> Result<Fingerprint> {
+        self.remote.fingerprint.ok_or_else(|| {
+            let e = Error::new(ErrorKind::Unsupported, "connect");
+            e.because(format!("haul {} on the remote host is too old for data connections by TLS", self.remote.haul))
+        })
     }
 
-    fn connect_many(self: &Arc<Self>, at: SocketAddr, connector: &Arc<Connector>, numbers: std::ops::Range<u32>) -> usize {
-        let made = AtomicUsize::new(0);
+    /// The address at which the remote end can be reached.
+    fn remote_address(&self, reached: &Reachable) -> Result<IpAddr> {
+        let (_near, claimed) = addresses(&self.remote.connection).ok_or_else(unknown_address)?;
+        reached(claimed).ok_or_else(|| {
+            let e = Error::new(ErrorKind::Unsupported, "connect");
+            e.because(format!("the host reports the address {claimed}, but ssh did not connect to it"))
+        })
+    }
+
+    /// Has the remote end listen for so many connections.
+    fn ask_to_listen(&self, ports: Ports, count: usize) -> Result<u16> {
+        self.remote_key()?;
+        let request = to_listen(self.identity()?.fingerprint, ports, count);
+        let answer = self.control.ask(ops::TLS_LISTEN, &[&request], 0).and_then(Ticket::wait);
+        listening(&answer?)
+    }
+
+    /// Connects so many times to the port on which the remote end listens already, or will when it is asked. Fails where not one
+    /// connection could be made.
+    fn connect_out(&self, address: IpAddr, ports: Ports, port: Option<u16>, count: usize) -> Result<()> {
+        let config = self.identity()?.connector(self.remote_key()?, &self.site.suites)?;
+        let port = port.map_or_else(|| self.ask_to_listen(ports, count), Ok)?;
+        let at = SocketAddr::new(address, port);
+        // How far away the host is shows with the first connections: over a short round trip fewer of them do.
+        let choose = self.fixed.load(Ordering::Relaxed) == 0 && lock(&self.data).is_empty();
+        let connect = |index: usize| -> Result<bool> {
+            let (stream, round_trip) = direct::open(at)?;
+            self.saw_round_trip(round_trip);
+            if choose && index >= DATA_NEAR && round_trip < NEAR {
+                return Ok(false);
+            }
+            self.add(direct::secure(stream, config.clone(), IDLE_TIMEOUT)?, IDLE_TIMEOUT).map(|()| true)
+        };
+        let (made, failed) = (AtomicUsize::new(0), Mutex::new(None));
         std::thread::scope(|scope| {
-            for number in numbers {
-                let (connector, made) = (connector.clone(), &made);
+            for index in 0..count {
+                let (connect, made, failed) = (&connect, &made, &failed);
+                let one = move || match connect(index) {
+                    Ok(new) => _ = made.fetch_add(usize::from(new), Ordering::Relaxed),
+                    Err(e) => _ = lock(failed).get_or_insert(e),
+                };
                 // Without the thread there is one connection less.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, move || {
-                    // All it sends is encrypted for the holder of the secret: no welcome is waited for.
-                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|link| self.add(link, IDLE_TIMEOUT)).is_ok() {
-                        made.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
+                let _ = std::thread::Builder::new().spawn_scoped(scope, one);
             }
         });
-        made.into_inner()
+        let made = made.into_inner();
+        if made < count {
+            // The port is not needed any more. It closes by itself, too.
+            let close = to_listen(self.identity()?.fingerprint, None, 0);
+            let _ = self.control.ask(ops::TLS_LISTEN, &[&close], 0).and_then(Ticket::wait);
+        }
+        let failed = failed.into_inner().unwrap_or_default();
+        if made == 0 { Err(failed.unwrap_or_else(|| lost("it cannot be reached"))) } else { Ok(()) }
     }
 
-    /// This end listens until `over`, so that the remote one can connect.
+    /// The remote end listens and this one connects, once. `at` is where, as soon as that is known.
+    pub(super) fn dial(&self, ports: Ports, reached: &Reachable, at: &mut Option<SocketAddr>) -> Result<(EncryptedLink, Duration)> {
+        let address = self.remote_address(reached)?;
+        let place = SocketAddr::new(address, self.ask_to_listen(ports, 1)?);
+        *at = Some(place);
+        let begun = Instant::now();
+        let link = direct::connect(place, self.identity()?.connector(self.remote_key()?, &self.site.suites)?, IDLE_TIMEOUT)?;
+        Ok((link, begun.elapsed()))
+    }
+
+    /// This end listens for the remote one.
     pub(super) fn listen(
         &self,
-        ports: Ports,
-        over: impl Fn() -> bool + Send + 'static,
+        (ports, reached): (Ports, &Reachable),
+        until: Until<impl Fn() -> bool + Send + 'static>,
         each: impl Fn(EncryptedLink) + Send + Sync + 'static,
-    ) -> Result<(SocketAddr, Secret)> {
-        let (near, _remote) = addresses(&self.remote.connection).ok_or_else(unknown_address)?;
-        let secret = Secret::random()?;
-        let listener = Listener::new(ports, Acceptor::new(secret.clone()))?;
+    ) -> Result<SocketAddr> {
+        let (near, claimed) = addresses(&self.remote.connection).ok_or_else(unknown_address)?;
+        let config = self.identity()?.acceptor(self.remote_key()?, &self.site.suites)?;
+        let listener = Listener::new(near, ports, config, reached(claimed).unwrap_or(claimed))?;
         let at = SocketAddr::new(near, listener.port()?);
-        listener.accept_on_thread(over, IDLE_TIMEOUT, Arc::new(each))?;
-        Ok((at, secret))
+        listener.accept_on_thread(until, IDLE_TIMEOUT, Arc::new(each))?;
+        Ok(at)
     }
 
     /// Has the remote end connect; how many connections it made.
-    pub(super) fn call_back(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> Result<usize> {
+    pub(super) fn call_back(&self, at: SocketAddr, count: usize) -> Result<usize> {
         let mut to = Writer::new();
-        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
-        to.number(numbers.start.into()).number(numbers.len() as u64);
-        let answer = self.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
-        to.out.fill(0);
-        answer?.body().count_of()
+        to.bytes(&self.identity()?.fingerprint.0).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
+        to.number(count as u64);
+        self.control.ask(ops::TLS_CONNECT, &[&to.out], 0).and_then(Ticket::wait)?.body().count_of()
     }
 
-    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<DataRoute> {
+    /// Has the remote end connect so many times. Fails where not one connection could be made.
+    fn connect_in(self: &Arc<Self>, direct: &Direct, count: usize) -> Result<()> {
+        if !direct.accept {
+            let e = Error::new(ErrorKind::Unsupported, "connect");
+            return Err(e.because("this machine accepts connections with --accept only"));
+        }
         let (session, control) = (Arc::downgrade(self), self.control.clone());
         let each = move |link| {
             if let Some(session) = session.upgrade() {
@@ -240,28 +255,29 @@ impl Session {
                 let _ = session.add(link, IDLE_TIMEOUT);
             }
         };
-        let (at, secret) = self.listen(direct.ports, move || control.is_over(), each)?;
-        if self.be_connected(at, &secret, 0..1) == 0 {
-            return Err(lost("it cannot be reached"));
-        }
-        Ok(DataRoute::In { at, secret, next: 1 })
-    }
-
-    fn be_connected(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> usize {
+        let closed = Arc::new(AtomicBool::new(false));
+        let close = closed.clone();
+        let over = move || close.load(Ordering::Relaxed) || control.is_over();
         let before = lock(&self.data).len();
-        let count = self.call_back(at, secret, numbers).unwrap_or(0);
-        // They are there as soon as this end has read their hello.
+        let at = self.listen((direct.ports, &*direct.reached), Until { count, over }, each)?;
+        let made = self.call_back(at, count);
+        // They are there as soon as this end has done its part of the handshake.
         let until = Instant::now() + ATTEMPT;
-        while lock(&self.data).len() < before + count && Instant::now() < until {
+        while lock(&self.data).len() < before + *made.as_ref().unwrap_or(&0) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
-        lock(&self.data).len().saturating_sub(before)
+        closed.store(true, Ordering::Relaxed);
+        made?;
+        if lock(&self.data).len() > before { Ok(()) } else { Err(lost("it cannot be reached")) }
     }
 
     pub(super) fn add(&self, link: EncryptedLink, idle_timeout: Duration) -> Result<()> {
         let EncryptedLink { output, input, transport, over, socket } = link;
         let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), idle_timeout)?;
         let mut data = lock(&self.data);
+        if self.tolerant.load(Ordering::Relaxed) {
+            direct::tolerate_losses(&socket);
+        }
         let failures = lock(&self.failures);
         if failures.given_up {
             return Err(Error::new(ErrorKind::Unsupported, "connect"));

@@ -1,50 +1,49 @@
-//! Data connections beside ssh: TCP, encrypted with keys that came through ssh, in whichever direction the network allows.
-//! For the encryption see [`super::encrypt`] and `docs/data-connections.md`.
+//! Data connections beside ssh: TCP with TLS 1.3 between two keys that were made known through ssh, in whichever direction the
+//! network allows. For the encryption see [`super::tls`] and `docs/security.md`.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use rustls::{ClientConfig, ServerConfig};
 
-use super::encrypt::{Acceptor, Connector, Decryptor, Encryptor, HELLO, Hello};
-use super::frame::{Frame, HEAD, Input, Output, head, kind, lost};
+use super::frame::{Frame, HEAD, Input, LONGEST, Output, length, lost};
 use super::link::{IDLE_TIMEOUT, Transport};
+use super::tls::{self, RecordReader, RecordWriter};
+use super::wire::protocol_error;
 use crate::bounded::Bounded;
-use haul_core::lock::lock;
 
-/// How long one attempt in one direction may take.
+/// How long one attempt to open a connection may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
 /// The operation of an error when no port could be listened on.
 pub const LISTEN: &str = "listen";
-/// How long a stranger who has connected may take to send a valid hello.
-const STRANGER: Duration = Duration::from_secs(5);
-/// Bytes of an encrypted frame without a body: its length, its head and the tag of AES-GCM.
-const WELCOME: usize = 4 + HEAD + 16;
+/// How long the handshake of one connection may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long a port stays open for the connections that it was opened for.
+const LISTENING: Duration = Duration::from_secs(30);
 
 /// Ports that a firewall lets through; `None` for whichever the system gives.
 pub type Ports = Option<(u16, u16)>;
 
+/// Frames as over ssh, inside TLS.
 struct EncryptedOutput {
-    encryptor: Encryptor,
+    records: RecordWriter,
     to: Bounded,
 }
 
-struct EncryptedInput<R> {
-    decryptor: Decryptor,
-    from: R,
-    buffer: Vec<u8>,
+struct EncryptedInput {
+    records: RecordReader,
+    from: Bounded,
 }
 
 impl Output for EncryptedOutput {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
-        let all: Vec<&[u8]> = std::iter::once(&head[..]).chain(parts.iter().copied()).collect();
-        self.encryptor.encrypt(&mut self.to, &all).map_err(|e| match e.kind() {
-            ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, e),
-            _ => io::Error::other(e.reason()),
-        })
+        let prefix = u32::try_from(length(parts)).map_err(|_| io::ErrorKind::InvalidInput)?.to_be_bytes();
+        let all: Vec<&[u8]> = [&prefix[..], &head].into_iter().chain(parts.iter().copied()).collect();
+        self.records.write(&mut self.to, &all)
     }
 
     fn is_ready(&self) -> bool {
@@ -52,15 +51,47 @@ impl Output for EncryptedOutput {
     }
 }
 
-impl<R: Read + Send> Input for EncryptedInput<R> {
-    fn receive(&mut self) -> Result<Option<Frame>> {
-        match self.decryptor.decrypt(&mut self.from, &mut self.buffer) {
-            Ok(Some(bytes)) => Frame::new(bytes.to_vec()).map(Some),
-            Ok(None) => Ok(None),
+impl EncryptedInput {
+    /// Some of what comes next, `most` bytes at the most; nothing at the end.
+    fn take(&mut self, most: usize, into: &mut Vec<u8>) -> Result<usize> {
+        let content = match self.records.content(&mut self.from) {
             // No byte of it is used, so nothing is corrupt: it is lost with its connection.
-            Err(e) if e.kind() == ErrorKind::Corrupt => Err(lost("data was changed in transit")),
-            Err(e) => Err(e),
+            Err(e) if e.kind() == ErrorKind::Corrupt => return Err(lost("data was changed in transit")),
+            content => content?,
+        };
+        let count = content.len().min(most);
+        into.extend_from_slice(&content[..count]);
+        self.records.taken(count);
+        Ok(count)
+    }
+
+    /// `count` more bytes; `false` if there is nothing any more.
+    fn take_all(&mut self, count: usize, into: &mut Vec<u8>) -> Result<bool> {
+        let before = into.len();
+        while into.len() - before < count {
+            if self.take(count - (into.len() - before), into)? == 0 {
+                return if into.is_empty() { Ok(false) } else { Err(lost("it ended in the middle of a frame")) };
+            }
         }
+        Ok(true)
+    }
+}
+
+impl Input for EncryptedInput {
+    fn receive(&mut self) -> Result<Option<Frame>> {
+        let mut prefix = Vec::with_capacity(4);
+        if !self.take_all(4, &mut prefix)? {
+            return Ok(None);
+        }
+        let length = prefix.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        if !(HEAD..=LONGEST).contains(&length) {
+            return Err(protocol_error("a frame of an impossible length"));
+        }
+        let mut bytes = Vec::with_capacity(length);
+        if !self.take_all(length, &mut bytes)? {
+            return Err(lost("it ended in the middle of a frame"));
+        }
+        Frame::new(bytes).map(Some)
     }
 }
 
@@ -73,7 +104,7 @@ impl Transport for Socket {
     }
 }
 
-/// A connection on which each end has proved that it knows the secret, or will with its first frame.
+/// A connection whose two ends have proved that they have the keys they were announced with.
 pub struct EncryptedLink {
     pub output: Box<dyn Output>,
     pub input: Box<dyn Input>,
@@ -99,6 +130,30 @@ fn set_socket_options(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT);
 }
 
+/// A round trip in microseconds from which on a connection wants more under way than the system lets it have by itself.
+const LONG: u32 = 2000;
+/// The largest buffer that is asked for: 1 Gbit/s with a round trip of 130 ms.
+const BUFFER: usize = 16 << 20;
+
+/// Asks for a larger send buffer over a long round trip, where the system allows a program more than it gives by itself. The
+/// receive buffer grows by itself further than a program may ask.
+fn widen(stream: &TcpStream) {
+    let numbers = |name: &str| -> Vec<usize> {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).unwrap_or_default();
+        text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+    };
+    if tcp_info(stream).is_none_or(|info| info.tcpi_rtt < LONG) {
+        return;
+    }
+    if let ([most], [_, _, own]) = (&numbers("core/wmem_max")[..], &numbers("ipv4/tcp_wmem")[..])
+        // The kernel takes twice what it is asked for, for what it needs beside the data.
+        && 2 * most > *own
+    {
+        // It only makes it better.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, BUFFER.min(*most));
+    }
+}
+
 /// Whether the other machine has acknowledged nothing for [`IDLE_TIMEOUT`] though something was sent. A machine whose program is
 /// stopped still acknowledges.
 pub fn is_silent(socket: &TcpStream) -> bool {
@@ -122,86 +177,68 @@ pub fn tolerate_losses(stream: &TcpStream) -> bool {
     rustix::net::sockopt::set_tcp_congestion(stream, "bbr").is_ok()
 }
 
-fn link(stream: TcpStream, encryptor: Encryptor, decryptor: Decryptor, idle_timeout: Duration) -> Result<EncryptedLink> {
+fn link(stream: TcpStream, (writer, reader): (RecordWriter, RecordReader), idle_timeout: Duration) -> Result<EncryptedLink> {
     let failed = |e: io::Error| Error::io(e, "connect");
+    widen(&stream);
     let over = Arc::new(AtomicBool::new(false));
     let copy = || stream.try_clone().map_err(failed);
     let to = Bounded::new(copy()?.into(), idle_timeout, over.clone()).map_err(failed)?;
     // Waits for answers are bounded elsewhere; here nothing comes for as long as nothing is requested.
     let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
-    let from = io::BufReader::with_capacity(64 << 10, from);
     Ok(EncryptedLink {
-        output: Box::new(EncryptedOutput { encryptor, to }),
-        input: Box::new(EncryptedInput { decryptor, from, buffer: Vec::new() }),
+        output: Box::new(EncryptedOutput { records: writer, to }),
+        input: Box::new(EncryptedInput { records: reader, from }),
         transport: Box::new(Socket(copy()?)),
         over,
         socket: stream,
     })
 }
 
-/// Connects; the hello goes out at once. `idle_timeout` is how long the other end may take nothing.
-pub fn connect(at: SocketAddr, connector: &Connector, number: u32, idle_timeout: Duration) -> Result<EncryptedLink> {
-    let mut stream = TcpStream::connect_timeout(&at, ATTEMPT).map_err(|e| Error::io(e, "connect"))?;
+/// A TCP connection, and how long it took to open: one round trip.
+pub fn open(at: SocketAddr) -> Result<(TcpStream, Duration)> {
+    let begun = Instant::now();
+    let stream = TcpStream::connect_timeout(&at, ATTEMPT).map_err(|e| Error::io(e, "connect"))?;
+    let took = begun.elapsed();
     set_socket_options(&stream);
-    let (hello, encryptor, decryptor) = connector.connect(number)?;
-    stream.write_all(&hello).map_err(|e| Error::io(e, "connect"))?;
-    link(stream, encryptor, decryptor, idle_timeout)
+    Ok((stream, took))
 }
 
-impl EncryptedLink {
-    /// Waits for the first frame, by which the accepting end shows that it knows the secret; it carries nothing.
-    pub fn welcomed(&mut self) -> Result<()> {
-        let until = Instant::now() + ATTEMPT;
-        // Peeked at before it is read: an end that sends a part of it keeps nobody waiting.
-        let mut seen = [0; WELCOME];
-        loop {
-            let count =
-                match rustix::net::recv(&self.socket, &mut seen[..], rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT) {
-                    Ok((0, _)) => return Err(lost("it was closed")),
-                    Ok((count, _)) => count,
-                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
-                    Err(e) => return Err(Error::io(e.into(), "connect")),
-                };
-            let length = (seen[1..4].iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))) + 4;
-            if count == WELCOME && length == WELCOME {
-                break;
-            }
-            if count >= 4 && length != WELCOME {
-                return Err(lost("the remote end rejected it"));
-            }
-            if Instant::now() > until {
-                return Err(Error::new(ErrorKind::TimedOut, "connect"));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        match self.input.receive()? {
-            Some(frame) if frame.kind == kind::HEARTBEAT => Ok(()),
-            _ => Err(lost("the remote end rejected it")),
-        }
-    }
+/// Makes an open connection secure. `idle_timeout` is how long the other end may take nothing.
+pub fn secure(stream: TcpStream, config: Arc<ClientConfig>, idle_timeout: Duration) -> Result<EncryptedLink> {
+    let halves = tls::connect(&stream, config, Instant::now() + HANDSHAKE)?;
+    link(stream, halves, idle_timeout)
 }
 
-/// A port on which connections under one secret are taken.
+pub fn connect(at: SocketAddr, config: Arc<ClientConfig>, idle_timeout: Duration) -> Result<EncryptedLink> {
+    secure(open(at)?.0, config, idle_timeout)
+}
+
+/// A port on which one other machine may connect, for a while.
 pub struct Listener {
     listener: TcpListener,
-    acceptor: Arc<Mutex<Acceptor>>,
-    strangers: Arc<std::sync::atomic::AtomicUsize>,
+    config: Arc<ServerConfig>,
+    peer: IpAddr,
 }
 
-/// Connections at a time that have not sent a hello yet.
+/// What ends a listener; see [`Listener::accept_on_thread`].
+pub struct Until<F> {
+    /// Connections of the peer that are wanted: with the last of them the port is closed.
+    pub count: usize,
+    pub over: F,
+}
+
+/// Connections at a time whose handshake is not done.
 const STRANGERS: usize = 32;
 
 impl Listener {
-    /// Listens on the first free port of `ports`, on every address.
-    pub fn new(ports: Ports, acceptor: Acceptor) -> Result<Listener> {
+    /// Listens on one address, on the first free port of `ports`, for connections from `peer`.
+    pub fn new(address: IpAddr, ports: Ports, config: Arc<ServerConfig>, peer: IpAddr) -> Result<Listener> {
         let (low, high) = ports.unwrap_or((0, 0));
         let mut last = None;
         for port in low..=high {
-            for any in [IpAddr::from([0_u16; 8]), IpAddr::from([0_u8; 4])] {
-                match TcpListener::bind((any, port)) {
-                    Ok(listener) => return Ok(Listener { listener, acceptor: Arc::new(Mutex::new(acceptor)), strangers: Arc::default() }),
-                    Err(e) => last = Some(e),
-                }
+            match TcpListener::bind((address, port)) {
+                Ok(listener) => return Ok(Listener { listener, config, peer: peer.to_canonical() }),
+                Err(e) => last = Some(e),
             }
         }
         Err(Error::io(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()), LISTEN))
@@ -211,76 +248,62 @@ impl Listener {
         self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
-    /// Accepts connections on a thread of its own until `over`. Each is greeted on another thread, so that a silent stranger
-    /// blocks nobody.
+    /// Accepts connections on a thread of its own, until there are as many as are wanted, it is over, or [`LISTENING`] has passed;
+    /// then the port is closed. The handshake of each is done on another thread, so that a silent stranger blocks nobody.
     pub fn accept_on_thread(
         self,
-        over: impl Fn() -> bool + Send + 'static,
+        until: Until<impl Fn() -> bool + Send + 'static>,
         idle_timeout: Duration,
         each: Arc<dyn Fn(EncryptedLink) + Send + Sync>,
     ) -> Result<()> {
-        let accept = move || self.accept(&over, idle_timeout, &each);
+        let accept = move || self.accept(&until, idle_timeout, &each);
         std::thread::Builder::new().name("accept".into()).spawn(accept).map(|_| ()).map_err(haul_core::rlimit::no_thread)
     }
 
-    fn accept(&self, over: &dyn Fn() -> bool, idle_timeout: Duration, each: &Arc<dyn Fn(EncryptedLink) + Send + Sync>) {
+    fn accept(&self, until: &Until<impl Fn() -> bool>, idle_timeout: Duration, each: &Arc<dyn Fn(EncryptedLink) + Send + Sync>) {
         // Without it accept(2) may wait once a connection that poll(2) reported is gone.
         let _ = self.listener.set_nonblocking(true);
-        while !over() {
+        let (begun, count) = (Instant::now(), until.count);
+        let (strangers, made) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        while !(until.over)() && made.load(Ordering::Relaxed) < count && begun.elapsed() < LISTENING {
             let mut polls = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
-            let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {
                 continue;
             }
-            let Ok((stream, _)) = self.listener.accept() else { continue };
-            use std::sync::atomic::Ordering::Relaxed;
-            if self.strangers.fetch_add(1, Relaxed) >= STRANGERS {
-                self.strangers.fetch_sub(1, Relaxed);
+            let Ok((stream, from)) = self.listener.accept() else { continue };
+            if from.ip().to_canonical() != self.peer {
                 continue;
             }
-            let (acceptor, strangers, each) = (self.acceptor.clone(), self.strangers.clone(), each.clone());
+            if strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS {
+                strangers.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (config, unknown, made, each) = (self.config.clone(), strangers.clone(), made.clone(), each.clone());
             let greet = move || {
-                let greeted = greet(stream, &acceptor, idle_timeout);
-                strangers.fetch_sub(1, Relaxed);
-                if let Ok(link) = greeted {
+                let greeted = greet(stream, config, idle_timeout);
+                unknown.fetch_sub(1, Ordering::Relaxed);
+                if let Ok(link) = greeted
+                    && made.fetch_add(1, Ordering::Relaxed) < count
+                {
                     each(link);
                 }
             };
             if std::thread::Builder::new().name("greet".into()).spawn(greet).is_err() {
-                self.strangers.fetch_sub(1, Relaxed);
+                strangers.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
 }
 
-/// Whoever does not know the secret gets no answer.
-fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, idle_timeout: Duration) -> Result<EncryptedLink> {
-    let failed = |e: io::Error| Error::io(e, "greet");
-    stream.set_nonblocking(false).map_err(failed)?;
-    let mut hello: Hello = [0; HELLO];
-    let begun = Instant::now();
-    let mut filled = 0;
-    while filled < HELLO {
-        let left = STRANGER.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return Err(Error::new(ErrorKind::TimedOut, "greet"));
-        }
-        stream.set_read_timeout(Some(left)).map_err(failed)?;
-        match stream.read(&mut hello[filled..]) {
-            Ok(0) => return Err(lost("it was closed")),
-            Ok(count) => filled += count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(failed(e)),
-        }
-    }
-    let (_number, encryptor, decryptor) = lock(acceptor).accept(&hello)?;
+fn greet(stream: TcpStream, config: Arc<ServerConfig>, idle_timeout: Duration) -> Result<EncryptedLink> {
+    stream.set_nonblocking(false).map_err(|e| Error::io(e, "greet"))?;
     set_socket_options(&stream);
-    let mut link = link(stream, encryptor, decryptor, idle_timeout)?;
-    link.output.send(head(kind::HEARTBEAT, 0), &[]).map_err(failed)?;
-    Ok(link)
+    let halves = tls::accept(&stream, config, Instant::now() + HANDSHAKE)?;
+    link(stream, halves, idle_timeout)
 }
 
-/// The addresses in `SSH_CONNECTION`: that of the local end, then that of the remote one.
+/// The addresses in `SSH_CONNECTION`: that of the end which ran ssh, then that of the server.
 pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     let mut words = connection.split(' ');
     let near = words.next()?.parse().ok()?;

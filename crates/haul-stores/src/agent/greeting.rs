@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use super::frame::{Frame, Input, Output, Plain, head, kind};
 use super::link::{IDLE_TIMEOUT, Link, Transport, Window};
 use super::ops;
+use super::tls::Fingerprint;
 use super::wire::{Writer, protocol_error};
 use crate::bounded::Bounded;
 
@@ -46,6 +47,8 @@ pub struct RemoteInfo {
     pub machine: String,
     /// The boot of the remote host.
     pub boot: String,
+    /// The key of its end of data connections; `None` where it has none.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// A connection whose greeting is over.
@@ -138,6 +141,15 @@ impl Greeting {
     }
 }
 
+/// A word becomes part of a command line, and of a file's name on the remote host.
+pub fn is_word(word: &str) -> bool {
+    !word.is_empty() && word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn sound_word(word: String) -> Result<String> {
+    if word.is_empty() || is_word(&word) { Ok(word) } else { Err(protocol_error("an impossible word to join by")) }
+}
+
 enum Found {
     Agent,
     /// There is no haul; system and machine as `uname -sm` prints them.
@@ -175,11 +187,13 @@ impl Greeted {
                 version: from.number()?,
                 haul: from.words()?,
                 home: from.bytes()?.to_vec(),
-                word: from.words()?,
+                word: from.words().and_then(sound_word)?,
                 connection: from.words()?,
                 host: from.words()?,
                 machine: from.words()?,
                 boot: from.words()?,
+                // Added by version 5.
+                fingerprint: if from.0.is_empty() { None } else { from.bytes()?.try_into().ok().map(Fingerprint) },
             })
         };
         let hello = if greeted.early.is_empty() { Err(protocol_error("no greeting")) } else { greeted.early.remove(0) };

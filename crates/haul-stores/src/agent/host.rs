@@ -8,7 +8,6 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Place;
 
 use super::direct::addresses;
-use super::encrypt::Secret;
 use super::frame::Frame;
 use super::link::Ticket;
 use super::ops;
@@ -84,6 +83,11 @@ impl Host {
         Ok(Host { client, endpoint, home, early: Mutex::new(early) })
     }
 
+    /// The port on which the remote haul waits for data connections.
+    pub fn data_port(&self) -> Option<u16> {
+        self.client.standing()?.port
+    }
+
     /// A path as the user writes it: relative to the home directory, which `~` is too.
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
         crate::sftp::absolute(&self.home, path)
@@ -150,18 +154,16 @@ impl Host {
         if here.id == there.id {
             return Ok(());
         }
-        let (_near, address) = addresses(&there.remote.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
-        let secret = Secret::random()?;
+        let unsupported = || Error::new(ErrorKind::Unsupported, "connect");
+        let (_, from) = addresses(&here.remote.connection).ok_or_else(unsupported)?;
+        let (_, address) = addresses(&there.remote.connection).ok_or_else(unsupported)?;
+        let (Some(reader), Some(read)) = (here.remote.fingerprint, there.remote.fingerprint) else { return Err(unsupported()) };
         let mut to = Writer::new();
-        to.bytes(secret.as_bytes());
-        let answer = there.ask(ops::READER, &[&to.out], 0).and_then(Ticket::wait);
-        to.out.fill(0);
-        let port = answer?.body().number()?;
+        to.bytes(&reader.0).bytes(from.to_string().as_bytes());
+        let port = there.ask(ops::TLS_READER, &[&to.out], 0).and_then(Ticket::wait)?.body().number()?;
         let mut to = Writer::new();
-        to.number(there.id).bytes(secret.as_bytes()).bytes(address.to_string().as_bytes()).number(port);
-        let answer = here.ask(ops::LINK_PEER, &[&to.out], 0).and_then(Ticket::wait);
-        to.out.fill(0);
-        answer?;
+        to.number(there.id).bytes(&read.0).bytes(address.to_string().as_bytes()).number(port);
+        here.ask(ops::TLS_LINK_PEER, &[&to.out], 0).and_then(Ticket::wait)?;
         lock(&here.linked_peers).insert(there.id);
         Ok(())
     }

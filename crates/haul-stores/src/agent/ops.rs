@@ -4,14 +4,13 @@
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (1, 4);
+pub const VERSIONS: (u64, u64) = (1, 5);
 /// The first version that has MADE_UP and TALLY.
 pub const MEASURES: u64 = 2;
 /// The first version that has OWNER_NAME and OWNER_ID.
 pub const NAMES_OWNERS: u64 = 3;
 /// The first version that has VOLUME.
 pub const TELLS_VOLUMES: u64 = 4;
-
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
 /// What the remote shell prints where there is no haul.
@@ -53,14 +52,11 @@ pub const DIGEST: u8 = 48;
 pub const SETTLE: u8 = 49;
 pub const SPACE: u8 = 50;
 pub const FORGET: u8 = 51;
-pub const LISTEN: u8 = 52;
-pub const CONNECT: u8 = 53;
+// 52 and 53, 58 and 59 were data connections before version 5.
 pub const OUTLINE: u8 = 54;
 pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;
-pub const READER: u8 = 58;
-pub const LINK_PEER: u8 = 59;
 pub const LINK_FROM: u8 = 60;
 /// A generated root: see `server/made.rs`.
 pub const MADE_UP: u8 = 61;
@@ -72,6 +68,11 @@ pub const OWNER_NAME: u8 = 64;
 pub const OWNER_ID: u8 = 65;
 /// The file system of a root.
 pub const VOLUME: u8 = 66;
+/// Data connections by TLS, since version 5; see `server/data.rs` and `server/pull.rs`.
+pub const TLS_LISTEN: u8 = 80;
+pub const TLS_CONNECT: u8 = 81;
+pub const TLS_READER: u8 = 82;
+pub const TLS_LINK_PEER: u8 = 83;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

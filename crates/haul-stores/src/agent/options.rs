@@ -8,6 +8,7 @@ use std::time::Duration;
 use haul_core::error::Error;
 
 use super::direct::Ports;
+use super::site::Site;
 
 /// How a session is to be made.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct SessionOptions {
     pub compress: bool,
     /// Data connections beside ssh; `None` where they are not wanted.
     pub direct: Option<Direct>,
+    /// What the administrator of this machine allows of them.
+    pub site: Site,
 }
 
 /// See [`crate::ssh::Login::reached`].
@@ -45,6 +48,8 @@ pub type ReportOutcome = dyn Fn(&DirectOutcome) + Send + Sync;
 /// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
+    /// The remote end may connect to this one, which listens for it.
+    pub accept: bool,
     /// The address to try for a remote end that claims this one.
     pub reached: Box<Reachable>,
     pub report_outcome: Arc<ReportOutcome>,

@@ -9,11 +9,13 @@
 
 mod account;
 mod bundles;
+mod confined;
 mod content;
 mod data;
 mod files;
 mod join;
 mod listing;
+mod log;
 mod made;
 mod names;
 mod perform;
@@ -25,7 +27,7 @@ mod tests;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,15 +37,19 @@ use haul_core::store::Store;
 use rustix::fd::OwnedFd;
 
 use super::compress::{self, Compressing};
+use super::direct::addresses;
 use super::frame::{Frame, HEAD, Input, LONGEST, Output, Plain, kind};
 use super::link::{HEARTBEAT, PARTS_AHEAD};
 use super::measure::Measuring;
 use super::ops;
+use super::site::Site;
+use super::tls::Identity;
 use super::wire::{Writer, protocol_error};
 use crate::bounded::Bounded;
 use crate::local::Local;
 use haul_core::lock::lock;
 
+pub use confined::Confined;
 pub use join::join;
 
 /// Requests that are served at a time.
@@ -52,6 +58,9 @@ const THREADS: usize = 256;
 const ROOM: u64 = 48 << 20;
 /// A link that accepts nothing for so long has lost its other end.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// A client that has given no sign of life for so long is gone: it sends a heartbeat every [`HEARTBEAT`]. With the time until that
+/// is noticed the process leaves within two minutes.
+pub const SILENCE: Duration = Duration::from_secs(100);
 /// Directories of one root that are remembered by their path.
 const DIRS: usize = 4096;
 
@@ -62,8 +71,14 @@ pub struct Options {
     pub measuring: Arc<dyn Measuring>,
     /// The mask of the user's shell; the process itself has none.
     pub umask: u32,
+    /// The directory to which clients are confined.
+    pub confined: Option<Arc<Confined>>,
+    /// What the administrator allows.
+    pub site: Site,
     /// The version of this program, for messages.
     pub version: &'static str,
+    /// How long the client may give no sign of life; [`SILENCE`].
+    pub silence: Duration,
     /// Ends the process, in which nobody has been heard for too long: its threads may be stuck in reads and system calls.
     pub abandoned: fn(),
 }
@@ -78,9 +93,17 @@ pub(super) struct Agent {
     freed: Condvar,
     peers: Mutex<Vec<Arc<Peer>>>,
     home: PathBuf,
+    begun: Instant,
     heard: Mutex<Instant>,
+    /// Links that are not read because there is no room: what they would say is not heard.
+    deaf: AtomicUsize,
     joining: join::Joining,
     data: data::Data,
+    /// The key of this end of data connections.
+    identity: Option<Identity>,
+    log: log::Log,
+    /// `SSH_CONNECTION`; empty where ssh has not set it.
+    connection: String,
     linked_peers: pull::LinkedPeers,
     account: account::Account,
     /// Answers are compressed where that helps.
@@ -92,18 +115,25 @@ pub(super) struct Root {
     pub store: Arc<dyn Store>,
     /// The same, where it is a directory of the file system.
     pub local: Option<Arc<Local>>,
+    /// Below the directory to which the agent is confined.
+    pub confined: bool,
     dirs: Mutex<HashMap<Vec<u8>, Dir>>,
 }
 
 impl Root {
-    pub fn new(store: Local) -> Root {
+    pub fn new(store: Local, confined: bool) -> Root {
         let local = Arc::new(store);
-        Root { store: local.clone(), local: Some(local), dirs: Mutex::default() }
+        Root { store: local.clone(), local: Some(local), confined, dirs: Mutex::default() }
+    }
+
+    /// Passes on whether links are to be followed, which could lead out.
+    pub fn may_follow(&self, follow: bool) -> Result<bool> {
+        if follow && self.confined { Err(confined::refuse_links()) } else { Ok(follow) }
     }
 
     /// A root that is made up.
     pub fn made_up(store: Arc<dyn Store>) -> Root {
-        Root { store, local: None, dirs: Mutex::default() }
+        Root { store, local: None, confined: false, dirs: Mutex::default() }
     }
 
     /// The node of a path below the root; each part is checked.
@@ -251,19 +281,25 @@ fn in_parts(kind: u8) -> bool {
 
 /// Serves what comes on standard input until it ends.
 pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
-    let agent = Agent::new(options, THREADS, join::Joining::new());
+    // Further sessions of a confined login would start agents of their own, under the command that is forced on them.
+    let joining = if options.confined.is_some() { join::Joining::default() } else { join::Joining::new() };
+    let agent = Agent::new(options, THREADS, joining, log::Log::open());
     agent.joining.listen(&agent);
+    agent.log.line(agent.beginning());
     let beat = agent.clone();
     std::thread::Builder::new().name("pulse".into()).spawn(move || beat.pulse()).map_err(haul_core::rlimit::no_thread)?;
     let served = agent.serve_fds(input, output);
     agent.joining.close();
+    agent.log.line(agent.end("the client ended"));
     served
 }
 
 impl Agent {
     /// `threads` at the most do what is asked.
-    fn new(options: Options, threads: usize, joining: join::Joining) -> Arc<Agent> {
+    fn new(options: Options, threads: usize, joining: join::Joining, log: log::Log) -> Arc<Agent> {
+        let home = std::env::var_os("HOME").filter(|_| options.confined.is_none());
         Arc::new(Agent {
+            home: home.map_or_else(|| PathBuf::from("/"), PathBuf::from),
             options,
             roots: Mutex::default(),
             files: files::Files::default(),
@@ -271,14 +307,33 @@ impl Agent {
             room: Mutex::new(ROOM),
             freed: Condvar::new(),
             peers: Mutex::default(),
-            home: std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
+            begun: Instant::now(),
             heard: Mutex::new(Instant::now()),
+            deaf: AtomicUsize::new(0),
             joining,
             data: data::Data::default(),
+            identity: Identity::new().ok(),
+            log,
+            connection: std::env::var("SSH_CONNECTION").unwrap_or_default(),
             linked_peers: pull::LinkedPeers::default(),
             account: account::Account::default(),
             compress: Arc::default(),
         })
+    }
+
+    /// For the log: who is served what.
+    fn beginning(&self) -> String {
+        let (version, uid) = (self.options.version, rustix::process::getuid().as_raw());
+        let client = addresses(&self.connection).map_or_else(|| "an unknown address".to_string(), |(client, _)| client.to_string());
+        let what = match &self.options.confined {
+            None => String::new(),
+            Some(confined) => format!(", confined to {confined}"),
+        };
+        format!("agent {version} began: uid {uid} from {client}{what}")
+    }
+
+    fn end(&self, why: &str) -> String {
+        format!("agent ended after {} s: {why}", self.begun.elapsed().as_secs())
     }
 
     /// One link over two descriptors, greeted; comes back when it ends.
@@ -357,24 +412,34 @@ impl Agent {
         };
         let wanted = (frame.body().0.len() as u64 + answer).min(ROOM);
         let mut room = lock(&self.room);
+        self.deaf.fetch_add(1, Ordering::Relaxed);
         while *room < wanted {
             room = self.freed.wait_timeout(room, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
         }
         *room -= wanted;
+        *lock(&self.heard) = Instant::now();
+        self.deaf.fetch_sub(1, Ordering::Relaxed);
         Ok(wanted)
     }
 
     /// Heartbeats on every link, for as long as the process lives, which is ended when nobody has been heard for too long.
     fn pulse(&self) {
         loop {
-            std::thread::sleep(HEARTBEAT);
+            std::thread::sleep(self.options.silence.min(HEARTBEAT));
             self.beat();
             self.data.end_silent();
-            if lock(&self.heard).elapsed() > ABANDONED {
+            if self.is_abandoned() {
                 self.joining.close();
+                self.log.line(self.end("the client gives no sign of life"));
                 return (self.options.abandoned)();
             }
         }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        // Where a link is not read, its client may be alive; the disk may be slow.
+        let most = if self.deaf.load(Ordering::Relaxed) > 0 { ABANDONED } else { self.options.silence };
+        lock(&self.heard).elapsed() > most
     }
 
     /// One heartbeat on each link that accepts one now. A link that is full needs none: its data is the heartbeat.

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
-use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, ToListen};
+use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, listening, to_listen};
 use super::frame::{Frame, kind};
 use super::greeting::{Greeted, Pipes, RemoteInfo};
 use super::link::{HEARTBEAT, Link, Ticket, Window};
 use super::ops;
 use super::options::{ReportOutcome, SessionOptions};
+use super::site::Site;
+use super::tls::Identity;
 use super::watch::Watch;
 use super::wire::protocol_error;
 use crate::reconnect::Reconnect;
@@ -50,10 +52,17 @@ pub struct Session {
     pub(super) data: Mutex<Vec<DataLink>>,
     pub(super) route: Mutex<DataRoute>,
     pub(super) failures: Mutex<Failures>,
+    /// The port on which the remote end waits for the first data connections.
+    pub port: Option<u16>,
+    /// The key of this end of data connections.
+    identity: Option<Identity>,
+    pub(super) site: Site,
     pub(super) report_outcome: Option<Arc<ReportOutcome>>,
     /// Data connections at the most.
     pub(super) most_data: AtomicUsize,
     pub(super) watch: Mutex<Watch>,
+    /// Packets were lost: connections that are added tolerate it from their start.
+    pub(super) tolerant: AtomicBool,
     /// Links that carry data, where that was fixed: neither more nor fewer. 0 where haul finds out by itself.
     pub(super) fixed: AtomicUsize,
     /// Why no data connection could be made: by this end, and by the remote one.
@@ -104,7 +113,7 @@ fn next_id() -> u64 {
 
 /// Whether the last of the early requests was that to listen.
 fn answers_listen(asked: &[(u8, Vec<u8>)]) -> bool {
-    asked.last().is_some_and(|(kind, _)| *kind == ops::LISTEN)
+    asked.last().is_some_and(|(kind, _)| *kind == ops::TLS_LISTEN)
 }
 
 impl Client {
@@ -145,22 +154,25 @@ impl Client {
     }
 
     fn connect_session(&self, early: &[(u8, Vec<u8>)]) -> Result<(Arc<Session>, Vec<Result<Frame>>)> {
-        let listen = self.options.direct.as_ref().and_then(|direct| ToListen::new(direct.ports).ok());
+        let identity = Identity::new().ok();
         let mut asked = early.to_vec();
-        asked.extend(listen.iter().map(|listen| (ops::LISTEN, listen.request.clone())));
+        if let (Some(direct), Some(identity)) = (&self.options.direct, &identity) {
+            let count = self.options.site.bound(self.options.streams.unwrap_or(DATA), 0);
+            asked.push((ops::TLS_LISTEN, to_listen(identity.fingerprint, direct.ports, count)));
+        }
         let pipes = (self.connect)(None)?;
         let mut greeted = Greeted::new(pipes, self.options.version, self.options.compress, self.options.greeting, &asked)?;
         let Some(remote) = greeted.remote.take() else { return Err(protocol_error("no greeting")) };
         let mut answers = std::mem::take(&mut greeted.early);
-        let listening = listen.zip(answers.pop_if(|_| answers_listen(&asked))).map(|(listen, answer)| listen.answered(answer));
-        let route = match (&self.options.direct, listening) {
-            (None, _) => DataRoute::None,
-            (Some(_), listening) => DataRoute::Untried(listening.and_then(Result::ok)),
-        };
+        let port = answers.pop_if(|_| answers_listen(&asked)).and_then(|answer| listening(&answer.ok()?).ok());
+        let route = if self.options.direct.is_some() { DataRoute::Untried(port) } else { DataRoute::None };
         let window = Arc::new(Window::default());
         let control = greeted.link(self.options.compress, window.clone())?;
         let session = Arc::new(Session {
             remote,
+            port,
+            identity,
+            site: self.options.site.clone(),
             links: Mutex::new(vec![control.clone()]),
             data: Mutex::default(),
             route: Mutex::new(route),
@@ -168,6 +180,7 @@ impl Client {
             report_outcome: self.options.direct.as_ref().map(|direct| direct.report_outcome.clone()),
             most_data: AtomicUsize::new(DATA),
             watch: Mutex::default(),
+            tolerant: AtomicBool::new(false),
             fixed: AtomicUsize::new(self.options.streams.unwrap_or(0)),
             blocked: Mutex::default(),
             moved: AtomicU64::new(0),
@@ -202,7 +215,7 @@ impl Session {
                 }
             }
         };
-        // Without heartbeats the remote end lives for an hour.
+        // Without heartbeats the remote end leaves after two minutes.
         let _ = std::thread::Builder::new().name("pulse".into()).spawn(beat);
     }
 
@@ -276,11 +289,19 @@ impl Session {
         (nanos < u64::MAX).then(|| Duration::from_nanos(nanos))
     }
 
+    pub(super) fn saw_round_trip(&self, time: Duration) {
+        self.round_trip.fetch_min(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Relaxed);
+    }
+
+    pub(super) fn identity(&self) -> Result<&Identity> {
+        self.identity.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect").because("the system gives no random numbers"))
+    }
+
     /// For requests that take no time: the time to the answer is the round trip.
     pub fn ask_quick(&self, kind: u8, parts: &[&[u8]]) -> Result<Frame> {
         let begun = Instant::now();
         let answer = self.control.ask(kind, parts, 0)?.wait();
-        self.round_trip.fetch_min(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Relaxed);
+        self.saw_round_trip(begun.elapsed());
         answer
     }
 
@@ -294,7 +315,7 @@ impl Session {
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        self.round_trip.fetch_min(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Relaxed);
+        self.saw_round_trip(begun.elapsed());
         ticket.wait().ok()
     }
 

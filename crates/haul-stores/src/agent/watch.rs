@@ -89,6 +89,8 @@ impl Session {
         let lossy = seen.again > 10 && seen.again * LOSS > seen.sent;
         if lossy && !watch.tolerant {
             watch.tolerant = true;
+            // Those that are added later begin with it.
+            self.tolerant.store(true, Ordering::Relaxed);
             let here = lock(&self.data).iter().all(|one| direct::tolerate_losses(&one.socket));
             let there = self.facts(true).is_some();
             if here && there {

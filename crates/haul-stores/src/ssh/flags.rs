@@ -51,6 +51,9 @@ pub struct Flags {
     /// Use these TCP ports for direct, encrypted data connections (as the firewall allows)
     #[arg(long, value_name = "LOW:HIGH", value_parser = ports, conflicts_with = "no_direct")]
     pub data_ports: Option<(u16, u16)>,
+    /// Let the remote host connect to this machine if this one cannot connect there
+    #[arg(long, conflicts_with = "no_direct")]
+    pub accept: bool,
 }
 
 impl Values for Flags {

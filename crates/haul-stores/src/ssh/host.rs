@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use haul_core::entry::Kind;
+use haul_core::entry::{Kind, show as safe};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{DataPath, Host, Location, OpenOptions};
 use haul_core::store::Store;
@@ -29,12 +29,16 @@ pub enum Route {
 }
 
 /// The connections of a host's data, as far as they are known in advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Streams {
     /// No data is moved, or it is not known.
     Unknown,
-    /// Data connections beside ssh, if they can be made: as many as `--streams` says, or as haul decides.
-    Direct(Option<usize>),
+    /// Data connections beside ssh, if they can be made: to this host and port, or from there; as many as `--streams` says, or as
+    /// haul decides.
+    Direct {
+        to: Option<String>,
+        streams: Option<usize>,
+    },
     Sessions(Option<usize>),
     /// One session of ssh; with `direct` data connections beside it, if they can be made.
     Single {
@@ -43,16 +47,22 @@ pub(super) enum Streams {
 }
 
 impl Streams {
-    pub(super) fn words(self) -> String {
+    pub(super) fn words(&self) -> String {
         match self {
             Streams::Unknown => String::new(),
-            Streams::Direct(None) => format!(" (up to {} streams)", agent::DATA),
-            Streams::Direct(Some(1)) => " (1 stream)".into(),
-            Streams::Direct(Some(streams)) => format!(" ({streams} streams)"),
+            Streams::Direct { to, streams } => {
+                let to = to.as_ref().map_or_else(|| "from there".into(), |to| format!("to {}", safe(to.as_bytes())));
+                let streams = match streams {
+                    None => format!("up to {} streams", agent::DATA),
+                    Some(1) => "1 stream".into(),
+                    Some(streams) => format!("{streams} streams"),
+                };
+                format!(", direct TCP {to} ({streams}, TLS 1.3)")
+            }
             Streams::Sessions(Some(1)) => " (1 ssh session)".into(),
             Streams::Sessions(streams) => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
             Streams::Single { direct } => {
-                let direct = if direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
+                let direct = if *direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
                 format!(" ({direct}one ssh session: no private directory for the control socket of further sessions)")
             }
         }

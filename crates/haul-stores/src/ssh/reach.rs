@@ -27,7 +27,10 @@ pub struct Reach {
     pub login: Arc<Login>,
     /// The host as the user reaches it.
     pub endpoint: String,
+    /// Its name, as typed.
+    name: String,
     flags: Flags,
+    site: agent::Site,
     access: Access,
     routes: Routes,
     placeable: bool,
@@ -42,7 +45,7 @@ impl Reach {
         };
         let flags: Flags = access.get();
         let target = Target {
-            host: name,
+            host: name.clone(),
             user: location.user.clone(),
             port: location.port.or(flags.port),
             command: flags.ssh.as_ref().map(|words| words_of(words)).unwrap_or_default(),
@@ -55,7 +58,16 @@ impl Reach {
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);
-        Ok(Reach { login, endpoint, flags, access: access.clone(), routes: Routes(access.state_dir.clone()), placeable: false })
+        Ok(Reach {
+            login,
+            endpoint,
+            name,
+            flags,
+            site: agent::Site::read(),
+            access: access.clone(),
+            routes: Routes(access.state_dir.clone()),
+            placeable: false,
+        })
     }
 
     /// The host of an address, by haul on it unless that is not wanted or not there.
@@ -79,11 +91,17 @@ impl Reach {
             _ if !self.access.moves_data => Streams::Unknown,
             Route::Sftp(_) if is_single => Streams::Single { direct: false },
             Route::Sftp(_) => streams.map_or(Streams::Unknown, |streams| Streams::Sessions(Some(streams))),
-            Route::Agent(_) => match self.is_direct() {
-                direct if is_single => Streams::Single { direct },
-                true => Streams::Direct(streams),
-                false => Streams::Sessions(streams),
-            },
+            Route::Agent(host) => {
+                let port = host.data_port().filter(|_| self.is_direct());
+                let to = port
+                    .map(|port| if self.name.contains(':') { format!("[{}]:{port}", self.name) } else { format!("{}:{port}", self.name) });
+                match to {
+                    to if is_single => Streams::Single { direct: to.is_some() },
+                    Some(to) => Streams::Direct { to: Some(to), streams },
+                    None if self.is_direct() && self.flags.accept => Streams::Direct { to: None, streams },
+                    None => Streams::Sessions(streams),
+                }
+            }
         };
         Ok(SshHost { route, streams, placeable: self.placeable, direct: !self.flags.no_direct })
     }
@@ -103,7 +121,7 @@ impl Reach {
     /// Whether data connections are to be tried. Ports that were named are always tried.
     fn is_direct(&self) -> bool {
         let tried = self.flags.data_ports.is_some() || !self.routes.is_closed(&self.endpoint);
-        self.access.moves_data && !self.flags.no_direct && tried
+        self.access.moves_data && !self.flags.no_direct && tried && self.site.off.is_none()
     }
 
     /// haul on the remote host; `None` where there is none, unless `--agent` requires it.
@@ -118,7 +136,7 @@ impl Reach {
             let (routes, host, login, access) = (self.routes.clone(), self.endpoint.clone(), self.login.clone(), self.access.clone());
             let report = move |seen: &agent::DirectOutcome| routes.saw(&host, seen, &|line| access.print(line));
             let reached = Box::new(move |claimed| login.reached(claimed));
-            Some(Direct { ports: self.flags.data_ports, reached, report_outcome: Arc::new(report) })
+            Some(Direct { ports: self.flags.data_ports, accept: self.flags.accept, reached, report_outcome: Arc::new(report) })
         };
         let greeted = match self.flags.install_agent {
             true => self.login.again(|| self.greet(path, direct())),
@@ -152,7 +170,8 @@ impl Reach {
         let (login, asked) = (self.login.clone(), self.flags.agent.clone());
         let start = move |word: Option<&str>| login.run(&remote_command(asked.as_deref(), VERSION, word));
         let (sessions, streams, compress) = (self.sessions(), self.access.streams, self.access.compress);
-        let options = SessionOptions { sessions, streams, greeting: GREETING, version: VERSION, compress, direct };
+        let site = self.site.clone();
+        let options = SessionOptions { sessions, streams, greeting: GREETING, version: VERSION, compress, direct, site };
         agent::Host::connect(Box::new(start), options, self.endpoint.clone(), path)
     }
 

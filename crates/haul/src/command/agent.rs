@@ -1,9 +1,10 @@
 //! `haul agent`: the remote end of a run over ssh.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use haul_core::error::{Error, Result};
-use haul_stores::agent::{Options, join, serve};
+use haul_stores::agent::{Confined, Options, SILENCE, Site, join, serve};
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::exit::Exit;
@@ -27,7 +28,9 @@ fn carry_on(flags: &AgentFlags) -> Result<()> {
         Some(word) => join(word, &input, &output),
         None => {
             let (measuring, version) = (haul_bench::net::measuring(), env!("CARGO_PKG_VERSION"));
-            serve(input, output, Options { measuring, umask, version, abandoned: || signals::leave(Exit::Success) })
+            let confined = flags.root.as_deref().map(|dir| Confined::new(dir, flags.read_only)).transpose()?.map(Arc::new);
+            let (site, abandoned) = (Site::read(), || signals::leave(Exit::Success));
+            serve(input, output, Options { measuring, umask, confined, site, version, silence: SILENCE, abandoned })
         }
     }
 }

@@ -172,6 +172,9 @@ impl CompleteArgs {
 pub struct AgentFlags {
     /// Of the agent that is joined.
     pub join: Option<String>,
+    /// The directory that is served; `None` for all that the user may see.
+    pub root: Option<PathBuf>,
+    pub read_only: bool,
 }
 
 /// Serve another haul over standard input and output (started through ssh)
@@ -181,10 +184,16 @@ pub struct AgentArgs {
     /// Hand standard input and output to the agent that is at work under WORD
     #[arg(long, value_name = "WORD")]
     join: Option<String>,
+    /// Serve DIR and nothing outside it (for ForceCommand and authorized_keys)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "join")]
+    root: Option<PathBuf>,
+    /// Refuse all changes below DIR
+    #[arg(long, requires = "root")]
+    read_only: bool,
 }
 
 impl AgentArgs {
     pub(super) fn resolve(self) -> AgentFlags {
-        AgentFlags { join: self.join }
+        AgentFlags { join: self.join, root: self.root, read_only: self.read_only }
     }
 }

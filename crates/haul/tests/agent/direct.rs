@@ -1,9 +1,11 @@
 //! Data connections beside ssh: made where they can be, in either direction, and nowhere else.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use haul_test::compare::What;
@@ -11,7 +13,7 @@ use haul_test::link::{End, Options};
 use haul_test::program::{Ended, Program, until};
 
 use crate::network::{Tcp, drop_incoming, over_a_link, tcp_of};
-use crate::proxy::{Harm, harming};
+use crate::proxy::{DONE, Harm, TLS_LISTEN, harming, port_of, tampering};
 use crate::support::{HAUL, World};
 
 /// Runs to a good end; which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
@@ -65,16 +67,94 @@ fn they_are_used_where_they_can_be_made() {
     assert_eq!(w.server.logins(), 2);
 }
 
-/// All of 127.0.0.0/8 is this machine, so that both addresses would do.
+/// All of 127.0.0.0/8 is this machine, so that both addresses would do. haul there listens where it believes that ssh arrived.
 #[test]
 fn a_host_that_says_it_is_elsewhere_is_tried_where_ssh_reached_it() {
     let mut w = world();
     w.agent = w.script("elsewhere", &format!("#!/bin/sh\nSSH_CONNECTION='127.0.0.1 1 127.7.7.7 22' exec {HAUL} \"$@\"\n"));
     let (_, seen) = watched(w.haul(PUT));
-    let places: HashSet<u128> = established(&seen).iter().map(|one| one.address).collect();
-    assert_eq!(places, HashSet::from([u128::from(u32::from_be_bytes([1, 0, 0, 127]))]), "{seen:?}");
+    let [here, elsewhere] = [[1, 0, 0, 127], [7, 7, 7, 127]].map(|address| u128::from(u32::from_be_bytes(address)));
+    assert!(seen.iter().all(|one| one.address == here && one.address != elsewhere), "{seen:?}");
     w.assert_same("src", "there", What::USUAL);
     w.haul("doctor --json testhost").ends(0).out_has("127.0.0.1").never_says("\"address\":\"127.7.7.7");
+}
+
+/// Where the port is open is found out while it is: before the program here is told of it.
+#[test]
+fn the_port_is_open_at_one_address_for_one_peer_and_no_longer_than_needed() {
+    let mut w = world();
+    let opened: Arc<Mutex<Vec<(u16, String)>>> = Arc::default();
+    let found = opened.clone();
+    (w.agent, _) = tampering(&w, move |request, frame| {
+        if request == TLS_LISTEN && frame.kind == DONE && !frame.body.is_empty() {
+            let port = port_of(&frame);
+            let table = fs::read_to_string("/proc/net/tcp").expect("procfs");
+            let end = format!(":{port:04X} 00000000:0000 0A");
+            let listens = table.lines().filter(|line| line.contains(&end)).map(|line| line.trim().to_string()).collect::<String>();
+            // Another machine, as far as the agent can see, is turned away without a word.
+            let stranger = connect_from(Ipv4Addr::new(127, 0, 0, 2), port);
+            found.lock().expect("held").push((port, listens));
+            assert_eq!(answer(stranger), b"");
+        }
+        frame.bytes()
+    });
+    let mut run = w.haul(PUT).start();
+    until("data connections", || {
+        assert!(run.is_running(), "it went by too fast");
+        tcp_of(run.pid()).iter().any(|one| one.established)
+    });
+    let (port, listens) = opened.lock().expect("held").first().cloned().expect("a port was opened");
+    assert!(listens.contains(&format!(" 0100007F:{port:04X} ")), "{listens}");
+    let mut still = false;
+    until("the port is closed", || {
+        still = run.is_running();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()
+    });
+    assert!(still, "it went by too fast");
+    run.wait().code(0);
+    w.assert_same("src", "there", What::USUAL);
+}
+
+/// A connection from one of this machine's addresses.
+fn connect_from(from: Ipv4Addr, port: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    // The programs of other tests must not inherit it.
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
+    bind(&socket, &SocketAddrV4::new(from, 0)).expect("bound");
+    connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("connected");
+    TcpStream::from(socket)
+}
+
+#[test]
+fn a_site_may_switch_them_off_and_bound_them() {
+    let mut w = world();
+    let set = |w: &World, variables: &str| w.script("site", &format!("#!/bin/sh\n{variables} exec {HAUL} \"$@\"\n"));
+    w.agent = set(&w, "HAUL_DATA_CONNECTIONS=off");
+    let (ended, seen) = watched(w.haul(PUT));
+    ended.says("ssh sessions");
+    assert!(established(&seen).is_empty() && !cached(&w).exists(), "{seen:?}");
+    w.haul("doctor testhost").ends(0).says("no data connections: they are switched off").never_says("--data-ports");
+    let (port, _) = free_ports(1);
+    w.agent = set(&w, &format!("HAUL_DATA_STREAMS=1 HAUL_DATA_PORTS={port}:{port} HAUL_DATA_CIPHERS=TLS_CHACHA20_POLY1305_SHA256"));
+    let (_, seen) = watched(w.haul(&format!("{GET} --streams 3")));
+    let used = established(&seen);
+    assert!(used.len() == 1 && used[0].remote == port, "{seen:?}");
+    w.assert_same("src", "here", What::USUAL);
+    // What holds for the other end holds for this one, too.
+    w.agent = HAUL.into();
+    let (ended, seen) = watched(w.haul(&format!("{GET} -I")).env("HAUL_DATA_CONNECTIONS", "off"));
+    ended.says("ssh sessions");
+    assert!(established(&seen).is_empty(), "{seen:?}");
+}
+
+/// What a stranger is answered until it is cut off.
+fn answer(mut stranger: TcpStream) -> Vec<u8> {
+    stranger.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let mut received = Vec::new();
+    // It is reset or closed.
+    let ended = stranger.read_to_end(&mut received);
+    assert!(ended.is_ok_and(|count| count == 0) || received.is_empty(), "{received:?}");
+    received
 }
 
 #[test]
@@ -104,8 +184,9 @@ fn only_the_named_ports_are_used() {
         let used = established(&seen);
         assert!(!used.is_empty(), "{words}: {seen:?}");
         assert!(used.iter().all(|one| (low..=high).contains(&one.remote)), "{words}: {used:?}");
-        let listened: Vec<Tcp> = remote.union(&seen).copied().filter(|one| one.listens).collect();
-        assert!(!listened.is_empty() && listened.iter().all(|one| (low..=high).contains(&one.local)), "{words}: {listened:?}");
+        let listened: Vec<Tcp> = remote.iter().copied().filter(|one| one.listens).collect();
+        assert!(listened.iter().all(|one| (low..=high).contains(&one.local)), "{words}: {listened:?}");
+        assert!(seen.iter().all(|one| !one.listens), "{words}: this machine listens: {seen:?}");
         w.assert_same("src", copy, What::USUAL);
     }
 }
@@ -151,35 +232,29 @@ fn what_was_remembered_holds_for_a_day_and_not_for_ports_that_are_named() {
 
 #[test]
 fn strangers_on_the_port_disturb_nothing() {
-    let w = world();
-    let (port, _) = free_ports(1);
+    let mut w = world();
+    let strangers: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let came = strangers.clone();
+    // They are there first.
+    (w.agent, _) = tampering(&w, move |request, frame| {
+        if request == TLS_LISTEN && frame.kind == DONE && !frame.body.is_empty() {
+            for words in [&b""[..], b"GET / HTTP/1.0\r\n\r\n", &[0; 100_000], &[0xff; 37], b"x"] {
+                let mut stranger = connect_from(Ipv4Addr::LOCALHOST, port_of(&frame));
+                // It may be closed under our hands.
+                let _ = stranger.write_all(words);
+                came.lock().expect("held").push(stranger);
+            }
+        }
+        frame.bytes()
+    });
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
-        let mut run = w.haul(&format!("{words} --data-ports {port}:{port}")).start();
-        let mut strangers = Vec::new();
-        until("the port is open", || {
-            assert!(run.is_running(), "it went by too fast");
-            strangers.extend(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
-            !strangers.is_empty()
-        });
-        for (i, words) in [&b""[..], b"GET / HTTP/1.0\r\n\r\n", &[0; 100_000], &[0xff; 37], b"x"].into_iter().enumerate() {
-            let mut stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap_or_else(|e| panic!("stranger {i}: {e}"));
-            // It may be closed under our hands.
-            let _ = stranger.write_all(words);
-            strangers.push(stranger);
-        }
-        let mut seen = HashSet::new();
-        while run.is_running() {
-            seen.extend(tcp_of(run.pid()));
-        }
-        run.wait().code(0);
-        assert!(seen.iter().any(|one| one.established && one.remote == port), "{seen:?}");
+        let (_, seen) = watched(w.haul(words));
+        assert!(!established(&seen).is_empty(), "{seen:?}");
         w.assert_same("src", copy, What::USUAL);
-        for mut stranger in strangers {
-            stranger.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
-            let mut received = Vec::new();
-            // It is reset or closed.
-            let _ = stranger.read_to_end(&mut received);
-            assert_eq!(received, b"");
+        let strangers = std::mem::take(&mut *strangers.lock().expect("held"));
+        assert_eq!(strangers.len(), 5);
+        for stranger in strangers {
+            assert_eq!(answer(stranger), b"");
         }
     }
 }
@@ -189,7 +264,7 @@ const LOW: u16 = 21_000;
 const HIGH: u16 = 21_010;
 
 /// Puts and gets over a link whose ends drop what comes to the ports from outside.
-fn behind_firewalls(local: bool, remote: bool, check: impl Fn(&World, &[Tcp], &str)) {
+fn behind_firewalls(local: bool, remote: bool, flags: &str, check: impl Fn(&World, &[Tcp], &str)) {
     let (w, link) = over_a_link(Options { delay: Duration::from_millis(3), ..Options::default() }, "");
     w.tree("src: big=8M a=5 d/b=300K");
     let close = |end: &End| drop_incoming(end, LOW, HIGH);
@@ -202,7 +277,7 @@ fn behind_firewalls(local: bool, remote: bool, check: impl Fn(&World, &[Tcp], &s
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
         // Long enough that attempts which come to nothing are over before the end.
         let words = words.replace("8M", "2M");
-        let (ended, seen) = watched(w.haul(&format!("{words} --data-ports {LOW}:{HIGH}")));
+        let (ended, seen) = watched(w.haul(&format!("{words} --data-ports {LOW}:{HIGH} {flags}")));
         let ended = ended.code(0).says("by haul on the remote host");
         w.assert_same("src", copy, What::USUAL);
         check(&w, &established(&seen), &format!("{words}: {seen:?}\n{ended}"));
@@ -212,7 +287,7 @@ fn behind_firewalls(local: bool, remote: bool, check: impl Fn(&World, &[Tcp], &s
 
 #[test]
 fn this_end_connects_where_the_remote_one_lets_it() {
-    behind_firewalls(true, false, |w, used, what| {
+    behind_firewalls(true, false, "--accept", |w, used, what| {
         assert!(!used.is_empty() && used.iter().all(|one| (LOW..=HIGH).contains(&one.remote)), "{what}");
         assert!(!cached(w).exists());
     });
@@ -220,7 +295,7 @@ fn this_end_connects_where_the_remote_one_lets_it() {
 
 #[test]
 fn the_remote_end_connects_back_where_only_that_is_let_through() {
-    behind_firewalls(false, true, |w, used, what| {
+    behind_firewalls(false, true, "--accept", |w, used, what| {
         assert!(!used.is_empty() && used.iter().all(|one| (LOW..=HIGH).contains(&one.local)), "{what}");
         assert!(!cached(w).exists());
     });
@@ -228,8 +303,16 @@ fn the_remote_end_connects_back_where_only_that_is_let_through() {
 
 #[test]
 fn ssh_does_behind_two_firewalls_and_the_next_run_knows() {
-    behind_firewalls(true, true, |w, used, what| {
+    behind_firewalls(true, true, "--accept", |w, used, what| {
         assert_eq!(used, [], "{what}");
+        assert!(cached(w).exists(), "{what}");
+    });
+}
+
+#[test]
+fn without_accept_this_machine_does_not_listen() {
+    behind_firewalls(false, true, "", |w, used, what| {
+        assert!(used.is_empty() && !what.contains("listens: true"), "{what}");
         assert!(cached(w).exists(), "{what}");
     });
 }
@@ -276,12 +359,12 @@ fn the_number_of_streams_can_be_fixed() {
     // All connections are made while the first data move; bits of them can be seen for a second.
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
         let (ended, seen) = watched(w.haul(&format!("{words} --streams 7")));
-        ended.code(0).says("(7 streams)");
+        ended.code(0).says("(7 streams, TLS 1.3)");
         assert_eq!(established(&seen).len(), 7, "{words}: {seen:?}");
         w.assert_same("src", copy, What::USUAL);
     }
     let (ended, seen) = watched(w.haul(&format!("{PUT} -I --streams 1")));
-    ended.code(0).says("(1 stream)");
+    ended.code(0).says("(1 stream, TLS 1.3)");
     assert_eq!(established(&seen).len(), 1, "{seen:?}");
     w.haul(&format!("{PUT} -I --streams 3 --no-direct")).ends(0).says("(up to 3 ssh sessions)");
     w.haul("cp --streams 0 src/ testhost:~/there").ends(1);

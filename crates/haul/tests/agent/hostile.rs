@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use haul_stores::agent::{Host, Pipes, SessionOptions};
+use haul_stores::agent::{Host, Pipes, SessionOptions, Site};
 use haul_test::compare::What;
 use haul_test::content::Random;
 use haul_test::program::Ended;
@@ -293,6 +293,7 @@ fn a_remote_haul_that_says_nothing_is_given_up() {
             version: "0.1.0",
             compress: false,
             direct: None,
+            site: Site::default(),
         };
         let connected = Host::connect(Box::new(hangs(printed)), wishes, "testhost".into(), b"/tmp");
         connected.map(|_| ()).expect_err("nobody greets");

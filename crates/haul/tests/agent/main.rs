@@ -3,6 +3,7 @@
 mod account;
 mod changed;
 mod command;
+mod confined;
 mod direct;
 mod hostile;
 mod kill;

@@ -6,22 +6,27 @@ use std::fs;
 use haul_test::link::{End, Link, Options};
 use rustix::process::Pid;
 
-use crate::support::{World, server};
+use crate::support::{HAUL, World, server};
 
 /// A TCP connection or a listening port, as `/proc/net/tcp` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tcp {
     pub local: u16,
     pub remote: u16,
-    /// The other end's address, as the kernel writes it.
+    /// The other end's address, and this one's, as the kernel writes them.
     pub address: u128,
+    pub own: u128,
     pub established: bool,
     pub listens: bool,
 }
 
-/// The TCP sockets of a process, in its own network.
+/// The TCP sockets of a process of haul, in its own network.
 pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
     let pid = pid.as_raw_pid();
+    // Before it is haul it is a copy of this process, with the sockets of all tests.
+    if !fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| fs::canonicalize(HAUL).is_ok_and(|haul| haul == exe)) {
+        return HashSet::new();
+    }
     let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let inodes: HashSet<String> = links
         .filter_map(|link| fs::read_link(link.path()).ok())
@@ -35,8 +40,17 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
             if let [_, local, remote, state, _, _, _, _, _, inode, ..] = words[..]
                 && inodes.contains(inode)
             {
-                let address = remote.split_once(':').and_then(|(address, _)| u128::from_str_radix(address, 16).ok()).unwrap_or(0);
-                found.insert(Tcp { address, local: port(local), remote: port(remote), established: state == "01", listens: state == "0A" });
+                let address =
+                    |word: &str| word.split_once(':').and_then(|(address, _)| u128::from_str_radix(address, 16).ok()).unwrap_or(0);
+                let (address, own) = (address(remote), address(local));
+                found.insert(Tcp {
+                    address,
+                    own,
+                    local: port(local),
+                    remote: port(remote),
+                    established: state == "01",
+                    listens: state == "0A",
+                });
             }
         }
     }

@@ -21,7 +21,7 @@ pub const LIST: u8 = 22;
 pub const READ: u8 = 29;
 pub const GET_BUNDLE: u8 = 39;
 pub const PUT_BUNDLE: u8 = 40;
-pub const LISTEN: u8 = 52;
+pub const TLS_LISTEN: u8 = 80;
 
 /// What an agent prints before its first frame.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
@@ -163,8 +163,8 @@ pub fn harming(w: &World, harm: Harm, bytes: u64) -> (PathBuf, Arc<AtomicUsize>)
     let count: Arc<AtomicUsize> = Arc::default();
     let connections = count.clone();
     let (agent, _) = tampering(w, move |request, frame| match (request, frame.kind) {
-        (LISTEN, DONE) => {
-            let port = varint::take(&mut &frame.body[..]).and_then(|port| u16::try_from(port).ok()).expect("a port");
+        (TLS_LISTEN, DONE) if !frame.body.is_empty() => {
+            let port = port_of(&frame);
             let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
             let own = proxy.local_addr().expect("its number").port();
             let connections = connections.clone();
@@ -185,6 +185,11 @@ pub fn harming(w: &World, harm: Harm, bytes: u64) -> (PathBuf, Arc<AtomicUsize>)
         _ => frame.bytes(),
     });
     (agent, count)
+}
+
+/// The port in the answer to a request to listen.
+pub fn port_of(frame: &Frame) -> u16 {
+    varint::take(&mut &frame.body[..]).and_then(|port| u16::try_from(port).ok()).expect("a port")
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, harm: Harm, bytes: u64) {

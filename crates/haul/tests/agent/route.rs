@@ -10,7 +10,10 @@ fn the_first_line_names_the_route() {
     let w = World::new("src: a=5");
     let first = |ended: Ended| ended.code(0).out.lines().next().map(str::to_string).expect("a line");
     let line = first(w.haul("cp src/ testhost:~/one").run());
-    assert!(line.contains("by haul on the remote host (up to 4 streams)") && !line.contains("SFTP"), "{line}");
+    let (before, after) = line.split_once("by haul on the remote host, direct TCP to testhost:").expect(&line);
+    let port =
+        after.strip_suffix(" (up to 4 streams, TLS 1.3)").or_else(|| after.split_once(" (up to 4 streams, TLS 1.3)").map(|(port, _)| port));
+    assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()) && !before.contains("SFTP"), "{line}");
     let line = first(w.haul("cp --no-direct src/ testhost:~/one").run());
     assert!(line.contains("by haul on the remote host (up to 8 ssh sessions)"), "{line}");
     for words in ["cp --no-agent src/ testhost:~/two", "cp src/ sftp://testhost~/three"] {

@@ -30,7 +30,7 @@ impl Account {
             // They report their parts themselves.
             ops::GET_BUNDLE | ops::PUT_BUNDLE => {}
             // What the session itself needs does not count.
-            ops::HELLO | ops::LISTEN | ops::CONNECT | ops::FACTS | ops::READER | ops::LINK_PEER | ops::WORKED => {}
+            ops::HELLO | ops::FACTS | ops::WORKED | ops::TLS_LISTEN | ops::TLS_CONNECT | ops::TLS_READER | ops::TLS_LINK_PEER => {}
             _ => add(&self.metadata, worked),
         }
     }

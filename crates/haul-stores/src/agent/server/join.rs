@@ -14,6 +14,7 @@ use rustix::net::{
 };
 
 use super::Agent;
+use crate::agent::greeting::is_word;
 use crate::private::private_directory;
 
 /// Where others join: a socket in a directory that only this user can enter.
@@ -26,8 +27,7 @@ pub struct Joining {
 }
 
 fn socket_of(word: &str) -> Option<PathBuf> {
-    let sound = !word.is_empty() && word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    sound.then(private_directory).flatten().map(|place| place.join(format!("{AGENT}{word}")))
+    is_word(word).then(private_directory).flatten().map(|place| place.join(format!("{AGENT}{word}")))
 }
 
 /// How the names of these sockets begin.

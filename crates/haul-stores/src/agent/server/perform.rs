@@ -12,6 +12,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Found, MetaSpec, Store, Token};
 
 use super::bundles::{get_bundle, put_bundle};
+use super::confined::{proc_path, refuse_links};
 use super::content::{digest, hash};
 use super::files::Open;
 use super::listing::list;
@@ -33,6 +34,9 @@ fn path_of(bytes: &[u8]) -> &Path {
 
 impl Agent {
     pub(super) fn perform(self: &Arc<Self>, frame: &Frame, reply: &Reply<'_>) -> Result<()> {
+        if let Some(confined) = &self.options.confined {
+            confined.allow(frame.kind)?;
+        }
         let mut from = frame.body();
         let mut to = Writer::new();
         match frame.kind {
@@ -48,8 +52,8 @@ impl Agent {
                 }
             }
             ops::PULL => self.pull(&mut from, &mut to)?,
-            ops::READER => self.listen_for_reader(&mut from, &mut to)?,
-            ops::LINK_PEER => self.link_peer(&mut from)?,
+            ops::TLS_READER => self.listen_for_reader(&mut from, &mut to)?,
+            ops::TLS_LINK_PEER => self.link_peer(&mut from)?,
             ops::READ => return self.read(&mut from, reply),
             ops::OUTLINE => return self.outline(&mut from, reply),
             ops::REUSE => {
@@ -93,8 +97,8 @@ impl Agent {
                 file.sink()?.abort()?;
             }
             ops::OPEN | ops::CREATE | ops::ATTACH | ops::REOPEN | ops::REREAD => self.open(frame.kind, &mut from, &mut to)?,
-            ops::LISTEN => self.listen(&mut from, &mut to)?,
-            ops::CONNECT => self.connect(&mut from, &mut to)?,
+            ops::TLS_LISTEN => self.listen(&mut from, &mut to)?,
+            ops::TLS_CONNECT => self.connect(&mut from, &mut to)?,
             ops::FACTS => {
                 let done = !from.flag()? || self.data.tolerate_losses();
                 let kernel = self.data.kernel();
@@ -148,11 +152,12 @@ impl Agent {
         self.compress.store(compress, std::sync::atomic::Ordering::Relaxed);
         to.number(version).bytes(self.options.version.as_bytes()).bytes(self.home.as_os_str().as_bytes());
         to.bytes(self.joining.word.as_deref().unwrap_or_default().as_bytes());
-        let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-        to.bytes(connection.as_bytes());
+        to.bytes(self.connection.as_bytes());
         let uname = rustix::system::uname();
         to.bytes(uname.nodename().to_bytes()).bytes(uname.machine().to_bytes());
         to.bytes(boot().as_bytes());
+        // Added by version 5.
+        to.bytes(self.identity.as_ref().map_or(&[], |identity| &identity.fingerprint.0[..]));
         Ok(())
     }
 
@@ -169,12 +174,21 @@ impl Agent {
             keep_acls: false,
             ..local::Options::default()
         };
-        let store = local::Local::open(path_of(&path), options)?;
+        let store = match &self.options.confined {
+            Some(_) if follow => return Err(refuse_links()),
+            Some(confined) => {
+                let found = confined.find(&path, "open")?;
+                local::Local::open(&proc_path(&found), options).map_err(|e| e.at(&path))?
+            }
+            None => local::Local::open(path_of(&path), options)?,
+        };
+        let real = store.place().root.clone();
+        let real = self.options.confined.as_ref().map_or(Ok(real.clone()), |confined| confined.shown(&real))?;
         let (dev, ino) = store.identity().unwrap_or_default();
-        to.bytes(&store.place().root).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
+        to.bytes(&real).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
         // Added by a later version: how long it has worked so far, and that it can be asked.
         self.account.write(to);
-        super::lock(&self.roots).insert(number, Arc::new(Root::new(store)));
+        super::lock(&self.roots).insert(number, Arc::new(Root::new(store, self.options.confined.is_some())));
         Ok(())
     }
 
@@ -186,7 +200,14 @@ impl Agent {
     /// The kind of what is at a path, links followed.
     fn look(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let path = &self.absolute(from.bytes()?)[..];
-        match std::fs::metadata(path_of(path)) {
+        let found = match &self.options.confined {
+            // The descriptor stands for what is there; nothing is followed from it.
+            Some(confined) => confined
+                .find(path, "stat")
+                .and_then(|found| std::fs::metadata(proc_path(&found)).map_err(|e| Error::io(e, "stat").at(path))),
+            None => std::fs::metadata(path_of(path)).map_err(|e| Error::io(e, "stat").at(path)),
+        };
+        match found {
             Ok(meta) => {
                 use std::os::unix::fs::FileTypeExt;
                 let kind = match meta.file_type() {
@@ -197,10 +218,10 @@ impl Agent {
                 };
                 to.byte(1).byte(kind_to(kind));
             }
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound) => {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
                 to.byte(0);
             }
-            Err(e) => return Err(Error::io(e, "stat").at(path)),
+            Err(e) => return Err(e),
         }
         Ok(())
     }
@@ -210,6 +231,9 @@ impl Agent {
         let place: PathBuf = path_of(path).into();
         // The process has no mask of its own: the user's is taken into account here.
         let mode = 0o777 & !self.options.umask;
+        if let Some(confined) = &self.options.confined {
+            return confined.make_dir(path, parents, rustix::fs::Mode::from_raw_mode(mode));
+        }
         let made = std::fs::DirBuilder::new().recursive(parents).mode(mode).create(&place);
         match made {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
@@ -229,7 +253,7 @@ impl Agent {
         let open = match kind {
             ops::OPEN => {
                 let entry = names.entry(from)?;
-                Open::Source(root.store.open(&entry, from.flag()?)?)
+                Open::Source(root.store.open(&entry, root.may_follow(from.flag()?)?)?)
             }
             ops::REOPEN => Open::Source(root.store.reopen(&names.name(from)?)?),
             kind => {
@@ -280,7 +304,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         }
         ops::STAT_MANY => {
             let dir = names.dir(from)?;
-            let (want, follow) = (from.mask()?, from.flag()?);
+            let (want, follow) = (from.mask()?, root.may_follow(from.flag()?)?);
             let leaves: Vec<&[u8]> = (0..from.count()?).map(|_| from.bytes()).collect::<Result<_>>()?;
             for found in store.stat_many(&dir, &leaves, want, follow) {
                 match found {
@@ -303,7 +327,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             }
         }
         ops::GET_BUNDLE => {
-            let mut bundle = Bundle { keep: from.mask()?, follow: from.flag()?, ..Bundle::default() };
+            let mut bundle = Bundle { keep: from.mask()?, follow: root.may_follow(from.flag()?)?, ..Bundle::default() };
             for entry in names.entries(from)? {
                 bundle.push(entry);
             }
@@ -326,6 +350,9 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         }
         ops::MAKE_NODE => {
             let (name, entry) = (names.name(from)?, names.entry(from)?);
+            if root.confined && matches!(entry.kind, Kind::Block | Kind::Char) {
+                return Err(Error::new(ErrorKind::Denied, "create").because("this login may not make device nodes"));
+            }
             to.landed(&store.make_node(&name, &entry, from.mask()?)?);
         }
         ops::HARD_LINK => {

@@ -10,9 +10,9 @@ use haul_core::hash::{Algorithm, Hasher};
 use haul_core::store::{Sink, Source};
 
 use super::Agent;
-use super::data::{endpoint, secret};
+use super::data::{Peer, address, endpoint, fingerprint};
 use super::files::Open;
-use crate::agent::direct::{self, EncryptedLink};
+use crate::agent::direct::{self, EncryptedLink, Until};
 use crate::agent::link::{IDLE_TIMEOUT, Link, Ticket};
 use crate::agent::ops;
 use crate::agent::wire::{Parser, Writer, protocol_error};
@@ -20,7 +20,7 @@ use crate::local::copy::copy_range;
 use haul_core::lock::lock;
 
 /// Connections to another remote host.
-const LINKS: u32 = 4;
+const LINKS: usize = 4;
 /// Bytes that one request reads, and requests that are in flight for one range.
 const PIECE: u64 = 256 << 10;
 const AHEAD: usize = 16;
@@ -30,21 +30,22 @@ const AHEAD: usize = 16;
 pub struct LinkedPeers(Mutex<HashMap<u64, Vec<Arc<Link>>>>);
 
 impl Agent {
-    /// Secret; answers with the port, at which another remote host may read.
+    /// Key and address of another remote host; answers with the port, at which that host may read.
     pub(super) fn listen_for_reader(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        self.accept(None, secret(from)?, true, to)
+        let peer = Peer { key: fingerprint(from)?, address: address(from)?, reader: true };
+        self.accept(None, peer, Until { count: LINKS, over: || false }, to)
     }
 
-    /// Number of the other remote host, secret, address, port.
+    /// Number of the other remote host, key, address, port.
     pub(super) fn link_peer(&self, from: &mut Parser<'_>) -> Result<()> {
         let number = from.number()?;
-        let (connector, at) = endpoint(from)?;
+        let (key, at) = endpoint(from)?;
+        let site = &self.options.site;
+        site.check()?;
+        let config = self.identity()?.connector(key, &site.suites)?;
         let mut links = Vec::new();
-        for connection in 0..LINKS {
-            let mut link = direct::connect(at, &connector, connection, IDLE_TIMEOUT)?;
-            if connection == 0 {
-                link.welcomed()?;
-            }
+        for _ in 0..LINKS {
+            let link = direct::connect(at, config.clone(), IDLE_TIMEOUT)?;
             let EncryptedLink { output, input, transport, over, .. } = link;
             links.push(Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)?);
         }

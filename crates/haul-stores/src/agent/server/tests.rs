@@ -2,7 +2,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use haul_core::entry::{MetaMask, Name};
+use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::Remedy;
 
 use super::*;
@@ -31,7 +31,15 @@ impl Measuring for Unmeasured {
 }
 
 fn options() -> Options {
-    Options { measuring: Arc::new(Unmeasured), umask: 0o022, version: "0", abandoned: || () }
+    Options {
+        measuring: Arc::new(Unmeasured),
+        umask: 0o022,
+        confined: None,
+        site: Site::default(),
+        version: "0",
+        silence: SILENCE,
+        abandoned: || (),
+    }
 }
 
 /// The requesting end, without a thread of its own.
@@ -43,7 +51,11 @@ struct Asker {
 impl Asker {
     /// Asks an agent with so many threads.
     fn of(threads: usize) -> Asker {
-        let agent = Agent::new(options(), threads, join::Joining::default());
+        Asker::with(options(), threads)
+    }
+
+    fn with(options: Options, threads: usize) -> Asker {
+        let agent = Agent::new(options, threads, join::Joining::default(), log::Log::default());
         let (here, there) = UnixStream::pair().expect("a pair");
         let serve = move || agent.serve_fds(there.try_clone().expect("copied").into(), there.into());
         std::thread::spawn(serve);
@@ -126,7 +138,7 @@ fn what_finds_no_thread_is_answered() {
 
 #[test]
 fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
-    let agent = Agent::new(options(), 1, join::Joining::default());
+    let agent = Agent::new(options(), 1, join::Joining::default(), log::Log::default());
     let link = |full: bool| {
         let (near, remote) = UnixStream::pair().expect("a pair");
         near.set_read_timeout(Some(BOUND)).expect("set");
@@ -172,4 +184,147 @@ fn what_is_made_up_has_no_path_and_counts() {
     let mut from = answer.body();
     assert_eq!(from.duration().expect("a time"), BOUND);
     assert_eq!((from.number().expect("bytes"), from.number().expect("files")), (7, 3));
+}
+
+/// A client that is there sends a heartbeat every ten seconds; one that vanished behind a server that stays sends none.
+#[test]
+fn the_agent_of_a_silent_client_leaves_within_two_minutes() {
+    assert!(SILENCE + HEARTBEAT < Duration::from_secs(120) && SILENCE > 6 * HEARTBEAT);
+    static LEFT: AtomicBool = AtomicBool::new(false); // `abandoned` is a plain function
+    let silence = Duration::from_millis(20);
+    let agent = Agent::new(
+        Options { silence, abandoned: || LEFT.store(true, Ordering::Relaxed), ..options() },
+        1,
+        join::Joining::default(),
+        log::Log::default(),
+    );
+    // A link that is not read, because there is no room, is no sign that the client is gone.
+    agent.deaf.fetch_add(1, Ordering::Relaxed);
+    std::thread::sleep(silence * 2);
+    assert!(!agent.is_abandoned());
+    agent.deaf.fetch_sub(1, Ordering::Relaxed);
+    assert!(agent.is_abandoned());
+    agent.pulse();
+    assert!(LEFT.load(Ordering::Relaxed));
+}
+
+/// A directory with links out of it, and an agent that is confined to it.
+fn confined(read_only: bool) -> (tempfile::TempDir, Asker) {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("served");
+    std::fs::create_dir_all(dir.join("in")).expect("made");
+    std::fs::create_dir(place.path().join("outside")).expect("made");
+    std::fs::write(place.path().join("outside/secret"), "x").expect("written");
+    std::os::unix::fs::symlink("../outside", dir.join("out")).expect("linked");
+    std::os::unix::fs::symlink("../outside/secret", dir.join("link")).expect("linked");
+    let confined = Some(Arc::new(Confined::new(&dir, read_only).expect("opened")));
+    (place, Asker::with(Options { confined, ..options() }, 4))
+}
+
+#[test]
+fn no_request_of_a_confined_agent_leads_out() {
+    let (place, mut asker) = confined(false);
+    let mut id = 0;
+    let mut ask = |kind: u8, to: &Writer| {
+        id += 1;
+        asker.ask(kind, id, to);
+        asker.answer(id)
+    };
+    let root = |number: u64, path: &[u8], follow: bool| {
+        let mut to = Writer::new();
+        to.number(number).bytes(path).flag(follow).flag(false).flag(true);
+        to
+    };
+    let opened = ask(ops::ROOT, &root(1, b"/", false));
+    assert_eq!(opened.kind, kind::DONE);
+    assert_eq!(opened.body().bytes().expect("its path"), b"/", "the real path is not shown");
+    for (path, follow) in
+        [(&b"/"[..], true), (b"..", false), (b"/../outside", false), (b"out", false), (b"/etc", false), (b"in/../..", false)]
+    {
+        assert_eq!(ask(ops::ROOT, &root(2, path, follow)).kind, kind::FAILED, "{}", path.escape_ascii());
+        let mut to = Writer::new();
+        to.bytes(&[path, b"/secret"].concat());
+        let looked = ask(ops::LOOK, &to);
+        assert!(looked.kind == kind::FAILED || looked.body().flag().is_ok_and(|found| !found), "{}", path.escape_ascii());
+    }
+    let (top, out) = (Dir::root(), Dir::root().child(b"out"));
+    for name in [
+        Name::new(&out, b"secret"),
+        Name::new(&top, b".."),
+        Name::new(&Dir::root().child(b".."), b"outside"),
+        Name::new(&top, b"out/secret"),
+    ] {
+        let mut to = Writer::new();
+        to.number(1).name(&name).mask(MetaMask::NONE);
+        assert_eq!(ask(ops::STAT, &to).kind, kind::FAILED, "{name:?}");
+    }
+    let link = Entry::bare(Name::new(&top, b"link"), Kind::File);
+    for follow in [true, false] {
+        let mut to = Writer::new();
+        to.number(20).number(1).entry(&link).flag(follow);
+        assert_eq!(ask(ops::OPEN, &to).kind, kind::FAILED);
+    }
+    let mut many = Writer::new();
+    many.number(1).dir(&top).mask(MetaMask::NONE).flag(true).number(1).bytes(b"link");
+    assert_eq!(ask(ops::STAT_MANY, &many).kind, kind::FAILED);
+    let mut bundle = Writer::new();
+    bundle.number(1).mask(MetaMask::NONE).flag(true).number(1).entry(&link);
+    assert_eq!(ask(ops::GET_BUNDLE, &bundle).kind, kind::FAILED);
+    let device = Entry { rdev: 0x103, ..Entry::bare(Name::new(&top, b"null"), Kind::Char) };
+    let mut node = Writer::new();
+    node.number(1).name(&device.name).entry(&device).mask(MetaMask::NONE);
+    let refused = ask(ops::MAKE_NODE, &node).body().error().expect("an error");
+    assert_eq!(refused.kind(), ErrorKind::Denied);
+    for kind in [ops::TLS_READER, ops::TLS_LINK_PEER] {
+        assert_eq!(ask(kind, &Writer::new()).body().error().expect("an error").kind(), ErrorKind::Unsupported);
+    }
+    let mut to = Writer::new();
+    to.bytes(b"out/new").flag(true);
+    assert_eq!(ask(ops::MAKE_PATH, &to).kind, kind::FAILED);
+    assert_eq!(std::fs::read_dir(place.path().join("outside")).expect("listed").count(), 1);
+}
+
+/// Of all numbers that a request can have, those that change something are refused before a byte of them is read.
+#[test]
+fn an_agent_for_reading_refuses_all_that_is_not_known_to_read() {
+    let (_place, mut asker) = confined(true);
+    let mut changes = Vec::new();
+    for kind in ops::HELLO..0x80 {
+        if in_parts(kind) {
+            continue;
+        }
+        // Enough numbers for each to be read; what they mean does not matter.
+        let mut to = Writer::new();
+        to.number(9).number(0).number(0).number(0);
+        asker.ask(kind, kind.into(), &to);
+        let answer = asker.answer(kind.into());
+        if answer.kind == kind::FAILED && answer.body().error().expect("an error").kind() == ErrorKind::Denied {
+            changes.push(kind);
+        }
+    }
+    let all = [
+        ops::MAKE_PATH,
+        ops::CREATE,
+        ops::ATTACH,
+        ops::REOPEN,
+        ops::REREAD,
+        ops::WRITE,
+        ops::HOLE,
+        ops::COMMIT,
+        ops::ABORT,
+        ops::ABANDON,
+        ops::PUT_BUNDLE,
+        ops::MAKE_DIRS,
+        ops::MAKE_NODE,
+        ops::HARD_LINK,
+        ops::SET_META,
+        ops::REMOVE,
+        ops::RENAME,
+        ops::SETTLE,
+        ops::REUSE,
+        ops::PULL,
+        ops::LINK_FROM,
+        127,
+    ];
+    assert!(all.iter().all(|kind| changes.contains(kind)), "{changes:?}");
 }

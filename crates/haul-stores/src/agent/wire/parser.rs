@@ -20,6 +20,11 @@ pub struct Parser<'a>(pub &'a [u8]);
 
 const SHORT: &str = "a frame that is too short";
 
+/// Words of the other end; they may reach a terminal, which must not take them for commands.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 impl<'a> Parser<'a> {
     pub fn byte(&mut self) -> Result<u8> {
         let (first, rest) = self.0.split_first().ok_or_else(|| protocol_error(SHORT))?;
@@ -69,8 +74,7 @@ impl<'a> Parser<'a> {
     }
 
     pub fn words(&mut self) -> Result<String> {
-        // They may reach a terminal, which must not take them for commands.
-        Ok(String::from_utf8_lossy(self.bytes()?).chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+        self.bytes().map(printable)
     }
 
     pub fn range(&mut self) -> Result<Range<u64>> {
@@ -145,7 +149,7 @@ impl<'a> Parser<'a> {
             e = e.at(path);
         }
         if let Some(hint) = self.optional()? {
-            e = e.hint(String::from_utf8_lossy(hint));
+            e = e.hint(printable(hint));
         }
         Ok(e)
     }
@@ -164,16 +168,21 @@ impl<'a> Parser<'a> {
     }
 
     pub fn receipts(&mut self) -> Result<Vec<Receipt>> {
-        let count = self.count()?;
+        let mut receipts = Vec::new();
+        self.receipts_into(&mut receipts)?;
+        Ok(receipts)
+    }
+
+    /// The vector grows with what comes: a receipt takes far more memory than its byte in the frame.
+    pub(super) fn receipts_into(&mut self, receipts: &mut Vec<Receipt>) -> Result<()> {
         let mut next = 0_i64;
-        let mut receipts = Vec::with_capacity(count);
-        for _ in 0..count {
+        for _ in 0..self.count()? {
             let index = self.signed()?.saturating_add(next);
             next = index.saturating_add(1);
             let index = u32::try_from(index).map_err(|_| protocol_error("an impossible chunk number"))?;
             receipts.push(Receipt { index, tag: Box::default(), hash: None });
         }
-        Ok(receipts)
+        Ok(())
     }
 
     pub fn space(&mut self) -> Result<Option<Space>> {

@@ -64,3 +64,25 @@ fn a_count_of_what_is_not_there_is_refused() {
     assert!(Parser(&to.out).receipts().is_err());
     assert!(Parser(&to.out).bytes().is_err());
 }
+
+#[test]
+fn words_of_the_other_end_are_no_commands_to_a_terminal() {
+    let e = Error::new(ErrorKind::Other, "stat").because("re\u{1b}[2Jason").hint("try\u{1b}]0;x\u{7} this\u{9b}31m");
+    let mut to = Writer::new();
+    to.error(&e);
+    let e = Parser(&to.out).error().expect("an error");
+    assert_eq!(e.next_step(), Some("try ]0;x  this 31m"));
+    assert_eq!(e.reason(), "re [2Jason");
+}
+
+#[test]
+fn a_count_of_receipts_that_do_not_come_takes_no_memory() {
+    let mut to = Writer::new();
+    // As many as the frame has bytes, of which the third is not sound.
+    to.number(4 << 20);
+    to.out.extend_from_slice(&[0, 0]);
+    to.out.resize(to.out.len() + (4 << 20), 0xff);
+    let mut receipts = Vec::new();
+    assert!(Parser(&to.out).receipts_into(&mut receipts).is_err());
+    assert!(receipts.len() == 2 && receipts.capacity() < 100, "{}", receipts.capacity());
+}

@@ -1,9 +1,10 @@
 //! What would make a host better, from what is known of it. Pure.
 
-use super::facts::Facts;
+use super::facts::{Data, Facts};
 use super::show::time;
 use crate::flags::connect::Connect;
 use crate::units::{count, duration, rate};
+use haul_stores::agent::NO_DATA;
 use haul_stores::ssh::Flags;
 
 /// A round trip in seconds from which on one ssh connection is the limit of a fast network.
@@ -46,6 +47,11 @@ fn haul(facts: &Facts, connect: &Connect) -> Option<String> {
     }
 }
 
+/// Whether data connections can be made in one direction at least.
+fn works(data: &Data) -> bool {
+    data.out.works || data.into.as_ref().is_some_and(|into| into.works)
+}
+
 /// Bytes a second through one ssh connection.
 fn limit(sessions: usize, round_trip: f64) -> f64 {
     (sessions as f64 * SESSION_WINDOW).min(CONNECTION_WINDOW) / round_trip
@@ -54,7 +60,7 @@ fn limit(sessions: usize, round_trip: f64) -> f64 {
 fn data(facts: &Facts) -> Option<String> {
     let data = facts.data.as_ref()?;
     let round_trip = facts.round_trip?;
-    if let Some(broken) = [&data.out, &data.into].into_iter().find(|direction| direction.bytes.is_some())
+    if let Some(broken) = [Some(&data.out), data.into.as_ref()].into_iter().flatten().find(|direction| direction.bytes.is_some())
         && !broken.works
     {
         return Some(
@@ -63,7 +69,8 @@ fn data(facts: &Facts) -> Option<String> {
                 .into(),
         );
     }
-    if data.out.works || data.into.works {
+    // What an administrator has switched off is not to be got round.
+    if works(data) || data.out.error.as_ref().is_some_and(|error| error.starts_with(NO_DATA)) {
         return None;
     }
     let gain = if round_trip >= LONG {
@@ -72,7 +79,11 @@ fn data(facts: &Facts) -> Option<String> {
     } else {
         "to save the CPU time of ssh encryption".into()
     };
-    Some(format!("direct connections are blocked in both directions: use --data-ports with a range that the firewall allows, {gain}"))
+    let (blocked, also) = match data.into {
+        Some(_) => ("in both directions", ""),
+        None => ("to the host", "; or let the host connect to this machine with --accept"),
+    };
+    Some(format!("direct connections are blocked {blocked}: use --data-ports with a range that the firewall allows, {gain}{also}"))
 }
 
 fn sessions(facts: &Facts) -> Option<String> {
@@ -80,7 +91,7 @@ fn sessions(facts: &Facts) -> Option<String> {
     if facts.login.as_ref().is_some_and(|login| login.master == "none") {
         return Some("no safe directory for a control socket: create $XDG_RUNTIME_DIR, or own /tmp/haul-UID with mode 0700".into());
     }
-    let direct = facts.data.as_ref().is_some_and(|data| data.out.works || data.into.works);
+    let direct = facts.data.as_ref().is_some_and(works);
     let matters = facts.way == Some("sftp") || !direct;
     (sessions.opened < sessions.tried && matters && facts.round_trip.is_some_and(|time| time >= LONG || sessions.opened == 1)).then(|| {
         format!("the host allows {} sessions per login; MaxSessions 10 in its sshd_config, the default, allows more", sessions.opened)
@@ -131,7 +142,7 @@ fn space(facts: &Facts) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{Clock, Data, Direction, Haul, Home, Login, Sessions, Sftp, System};
+    use super::super::facts::{Clock, Direction, Haul, Home, Login, Sessions, Sftp, System};
     use super::*;
 
     /// A host at which nothing is to be said.
@@ -147,7 +158,7 @@ mod tests {
             sessions: Some(Sessions { opened: 8, tried: 8 }),
             round_trip: Some(0.05),
             clock: Some(Clock { ahead: 0.01, within: 0.03 }),
-            data: Some(Data { out: works(), into: works() }),
+            data: Some(Data { out: works(), into: Some(works()) }),
             home: Some(Home { free: Some(50), size: Some(100), free_inodes: Some(50), inodes: Some(100), ..Home::default() }),
             ..Facts::default()
         }
@@ -168,8 +179,9 @@ mod tests {
         says(|f| (f.haul, f.haul_error) = (None, Some("not installed".into())), "--install-agent installs");
         says(|f| (f.haul, f.haul_error) = (None, Some("not installed; the host is Linux sparc64".into())), "for that platform");
         says(|f| f.data = Some(Data::default()), "about 49.6 MiB/s at this round trip");
+        says(|f| f.data = Some(Data::default()), "with --accept");
         let cut = || Direction { bytes: Some(2_000_000), ..Direction::default() };
-        says(|f| f.data = Some(Data { out: cut(), into: Direction { works: true, ..cut() } }), "open and then fail");
+        says(|f| f.data = Some(Data { out: cut(), into: Some(Direction { works: true, ..cut() }) }), "open and then fail");
         says(|f| (f.data, f.round_trip) = (Some(Data::default()), Some(0.0001)), "ssh encryption");
         says(|f| (f.sessions, f.data) = (Some(Sessions { opened: 2, tried: 8 }), None), "MaxSessions");
         says(|f| f.login.as_mut().expect("there").seconds = 9.0, "UseDNS");

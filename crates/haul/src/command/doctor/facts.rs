@@ -106,8 +106,9 @@ pub struct Clock {
 #[derive(Debug, Default, Serialize)]
 pub struct Data {
     pub out: Direction,
+    /// `None` without `--accept`: then this machine does not listen.
     #[serde(rename = "in")]
-    pub into: Direction,
+    pub into: Option<Direction>,
 }
 
 #[derive(Debug, Default, Serialize)]

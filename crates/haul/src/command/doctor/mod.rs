@@ -209,15 +209,23 @@ fn met(reach: &Reach, flags: &Flags, host: &agent::Host, probed: Option<&Probe>,
     }
     facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
     if !flags.no_direct {
-        let (out, into) = (host.try_out(flags.data_ports, &|claimed| reach.login.reached(claimed)), host.try_in(flags.data_ports));
+        let login = reach.login.clone();
+        let reached = move |claimed| login.reached(claimed);
+        let out = host.try_out(flags.data_ports, &reached);
+        // This machine listens for others only if the user says so.
+        let into = flags.accept.then(|| host.try_in(flags.data_ports, &reached));
         // A run takes the first direction that opens, and stays with it.
-        let works = if out.moved.is_some() { out.failed.is_none() } else { into.failed.is_none() };
+        let works = [Some(&out), into.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|tried| tried.moved.is_some())
+            .is_some_and(|tried| tried.failed.is_none());
         // Where nobody could listen, the network was not asked.
-        let asked = out.at.is_some() && into.at.is_some();
+        let asked = out.at.is_some() && into.as_ref().is_none_or(|into| into.at.is_some());
         if works || asked {
             reach.learn(works);
         }
-        facts.data = Some(Data { out: direction(out), into: direction(into) });
+        facts.data = Some(Data { out: direction(out), into: into.map(direction) });
     }
     Ok(())
 }

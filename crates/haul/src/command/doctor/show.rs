@@ -74,7 +74,8 @@ pub fn text(facts: &Facts) -> String {
     }
     if let Some(data) = &facts.data {
         block.add("data out", &direction("this host", &data.out));
-        block.add("data in", &direction("that host", &data.into));
+        let into = data.into.as_ref().map(|into| direction("that host", into));
+        block.add("data in", &into.unwrap_or_else(|| "not tested: this machine accepts connections with --accept only".into()));
     }
     if let Some(home) = &facts.home {
         block.add("home", &home_words(home));

@@ -78,6 +78,7 @@ pub fn haul_options(connect: &Connect) -> Vec<OsString> {
     option("--storage-class", objects.storage_class.clone().map(Into::into));
     let switches = [
         ("--ftp-active", servers.ftp_active),
+        ("--accept", connect.accept),
         ("--no-agent", connect.no_agent),
         ("--no-direct", connect.no_direct),
         ("--no-sign-request", objects.no_sign_request),

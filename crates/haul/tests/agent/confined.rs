@@ -1,0 +1,84 @@
+//! Logins that may use one directory: `haul agent --root` as the command that a server forces.
+
+use haul_test::compare::What;
+
+use crate::support::{HAUL, World, server};
+
+/// A server that lets nobody run anything but haul for `served`.
+fn world(flags: &str) -> World {
+    let w = World::on(|scratch| {
+        scratch.tree("src: a=5 d/b=300K big=3M served/in: x=7 y/z=9 outside: secret=4");
+        scratch.sh("ln -s ../../outside served/in/out; ln -s ../../outside/secret served/in/link; ln -s y served/in/inner");
+        let dir = scratch.path("served");
+        server(scratch, &format!("ForceCommand {HAUL} agent --root {} {flags}", dir.display()))
+    });
+    w.sh("cp -a outside before");
+    w
+}
+
+/// The trees outside are as they were.
+fn untouched(w: &World) {
+    w.assert_same("before", "outside", What::USUAL);
+    assert_eq!(w.read("outside/secret"), w.read("before/secret"));
+}
+
+#[test]
+fn one_directory_is_served_and_nothing_outside() {
+    let w = world("");
+    w.haul("cp -a src/ testhost:in/new").ends(0).says("direct TCP to testhost:");
+    w.assert_same("src", "served/in/new", What::USUAL);
+    w.haul("cp -a testhost:/in/new/ back").ends(0);
+    w.assert_same("src", "back", What::USUAL);
+    // Links are copied as links; what they point to is not read.
+    w.haul("cp -a testhost:in/ links").ends(0);
+    assert!(w.path("links/out").is_symlink() && w.path("links/link").is_symlink());
+    w.haul("ls testhost:in/inner").ends(0).out_has("z");
+    // No address leads out, whether it is read or written.
+    for path in ["in/out/", "../outside", "/../outside", "in/../../outside"] {
+        let words = format!("cp -a testhost:{path} got");
+        let ended = w.haul(&words).run();
+        assert!(ended.status.code() != Some(0) && !w.path("got").exists(), "{words}: {ended}");
+    }
+    for path in ["in/out", "in/out/", "../outside", "/../outside", "in/../../outside", "in/link/x"] {
+        for words in ["cp -a src/ testhost:PATH", "ls testhost:PATH/", "mkdir testhost:PATH/new", "rm testhost:PATH/secret"] {
+            let ended = w.haul(&words.replace("PATH", path)).run();
+            assert!(ended.status.code() != Some(0), "{words} {path}: {ended}");
+            untouched(&w);
+        }
+    }
+    let absolute = w.path("outside").display().to_string();
+    w.haul(&format!("ls testhost:{absolute}")).run().says("No such file or directory");
+    // `-L` would follow links, wherever they lead.
+    for words in ["cp -aL testhost:in/ followed", "cp -L testhost:in/link followed"] {
+        let ended = w.haul(words).run();
+        assert!(ended.status.code() != Some(0), "{words}: {ended}");
+        assert!(!w.has("followed/link") && !w.has("followed/out/secret"));
+    }
+    w.haul("sync -a --delete src/ testhost:in").ends(0);
+    w.assert_same("src", "served/in", What::USUAL);
+    untouched(&w);
+}
+
+#[test]
+fn a_login_for_reading_changes_nothing() {
+    let w = world("--read-only");
+    w.sh("cp -a served served-before");
+    w.haul("cp -a testhost:in/ got").ends(0);
+    assert_eq!(w.read("got/y/z"), w.read("served/in/y/z"));
+    w.haul("check -c testhost:in/ got").ends(0);
+    for words in [
+        "cp src/ testhost:in",
+        "cp src/a testhost:in/x",
+        "sync -a --delete src/ testhost:in",
+        "rm -r testhost:in/y",
+        "mkdir testhost:in/new",
+        "chmod 700 testhost:in/x",
+        "mv testhost:in/x got",
+        "ln testhost:in/x testhost:in/z",
+    ] {
+        let ended = w.haul(words).run();
+        assert!(ended.status.code() != Some(0), "{words}: {ended}");
+        w.assert_same("served-before", "served", What::USUAL);
+    }
+    w.haul("mkdir testhost:in/new").run().says("may only read");
+}
