@@ -9,7 +9,7 @@
 //! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
 //! - [`sshd`] starts an OpenSSH server with keys of its own; [`world`] is one with a scratch directory.
 //! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
-//! - [`proftpd`] starts a server whose SFTP is of another make.
+//! - [`proftpd`] and [`ssh_makes`] start servers whose SFTP is of another make.
 //! - [`gridftpd`] starts a GridFTP server, a striped one too, [`gsiftpd`] one with certificates, [`ftpd`] FTP servers of several makes; [`ftp_rogue`] is one that lies.
 //! - [`rogue`] is an SFTP server that lies, [`parallel`] one that does requests side by side.
 //! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
@@ -43,6 +43,7 @@ pub mod scratch;
 pub mod shape;
 pub mod slowfs;
 pub mod slurm;
+pub mod ssh_makes;
 pub mod sshd;
 pub mod suite;
 pub mod tree;
