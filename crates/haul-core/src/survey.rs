@@ -11,7 +11,7 @@ use std::thread::Builder;
 
 use crate::cancel::Cancel;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::retry::Scope;
 use crate::rlimit::STACK;
@@ -164,8 +164,14 @@ impl Survey<'_> {
             if self.cancel.is_set() { Flow::Stop } else { Flow::Go }
         });
         hand_on(batch, true);
-        if let Err(e) = listed {
-            failed(e.on(&Name::of(dir)), Kind::Dir);
+        match listed.map_err(|e| e.on(&Name::of(dir))) {
+            // A host that has not answered in time would be waited for again at every directory.
+            Err(e) if e.kind() == ErrorKind::TimedOut && self.store.caps().remote => {
+                lock(state).error.get_or_insert(e);
+                wake.notify_all();
+            }
+            Err(e) => failed(e, Kind::Dir),
+            Ok(()) => {}
         }
     }
 

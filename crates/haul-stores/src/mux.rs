@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_core::error::{Error, Result};
+use haul_core::error::{Error, ErrorKind, Result};
 
 use haul_core::lock::lock;
 
@@ -33,6 +33,12 @@ struct MuxState<R, H> {
     /// When the peer was last heard.
     heard: Instant,
     checked: Instant,
+}
+
+/// A request that was not answered within `--timeout`.
+pub fn unanswered(timeout: Duration) -> Error {
+    let e = Error::new(ErrorKind::TimedOut, "wait").because(format!("no answer within {} s (--timeout)", timeout.as_secs_f64()));
+    e.hint("check whether the host is overloaded or one of its file systems hangs; a longer --timeout waits longer")
 }
 
 struct Slot<R> {

@@ -71,6 +71,8 @@ pub struct Access {
     values: Vec<Arc<dyn Values>>,
     /// The longest that a host may say nothing; `None` is each backend's own bound.
     pub idle_timeout: Option<Duration>,
+    /// `--timeout` of a command that moves no data: a request without an answer for this long ends it, though the host is alive.
+    pub answer_timeout: Option<Duration>,
     /// The run moves data: further connections are worth their making.
     pub moves_data: bool,
     /// What the host that is reached next is for.

@@ -36,6 +36,7 @@ mod signals;
 mod spread;
 mod transfer;
 mod units;
+mod wild;
 
 use exit::Exit;
 use flags::{Command, Environment, Invocation, Parsed, Text, UsageError};

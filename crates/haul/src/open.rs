@@ -61,6 +61,7 @@ pub fn argument(asked: &Argument<'_>) -> Result<Opened> {
     match host.lookup(&path) {
         Ok(Some(Kind::Dir)) => Ok(Opened { store: host.open(&path, OpenOptions::default())?, leaf: None }),
         Ok(_) => name_of(asked),
+        Err(e) if e.kind() == ErrorKind::TimedOut => Err(e.at(&asked.path)),
         // A symlink that leads nowhere is a name all the same.
         Err(e) => name_of(asked).map_err(|_| e),
     }

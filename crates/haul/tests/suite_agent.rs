@@ -18,8 +18,17 @@ fn haul() -> PathBuf {
 }
 
 fn wishes() -> SessionOptions {
-    let greeting = Duration::from_secs(20);
-    SessionOptions { sessions: 3, streams: None, greeting, version: "0.1.0", compress: false, direct: None, site: Site::default() }
+    SessionOptions {
+        sessions: 3,
+        streams: None,
+        greeting: Duration::from_secs(20),
+        answer_timeout: None,
+        version: "0.1.0",
+        compress: false,
+        direct: None,
+        site: Site::default(),
+        widen: None,
+    }
 }
 
 fn fixture(connect: impl Fn(Option<&str>) -> haul_core::Result<Pipes> + Clone + Send + Sync + 'static) -> Fixture {

@@ -20,7 +20,11 @@ pub fn explain(cx: &Context, e: Error) -> Error {
         // What the file system has free is not what the quota leaves.
         return e.hint(format!("{least}{more} remain; {kept}: free space in the quota (see quota -s) and run the same command again"));
     }
-    let free = cx.target().space().ok().flatten().map_or(0, |space| space.bytes);
+    let space = cx.target().space().ok().flatten();
+    if space.is_some_and(|space| space.files == 0) {
+        return e.hint(format!("{least}{more} remain and no inodes are left (df -i); {kept}: remove files and run the same command again"));
+    }
+    let free = space.map_or(0, |space| space.bytes);
     e.hint(format!("{least}{more} remain, {} free; {kept}: free space and run the same command again", human(free)))
 }
 

@@ -176,6 +176,10 @@ pub fn tells(caps: &Caps, entry: &Entry) -> Result<()> {
         let e = Error::new(ErrorKind::Unsupported, "create").on(&entry.name);
         return Err(e.because("the source does not report device numbers"));
     }
+    if entry.kind == Kind::Link && entry.target.is_none() {
+        let e = Error::new(ErrorKind::Other, "read link").on(&entry.name);
+        return Err(e.because("the server does not report the symlink's own target"));
+    }
     Ok(())
 }
 

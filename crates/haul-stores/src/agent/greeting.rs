@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
@@ -110,16 +111,29 @@ impl Greeting {
         self.fd.read(buffer)
     }
 
-    /// Reads until `mark` or `other` has come, whatever a login script prints before it.
+    /// Reads until `mark` or `other` has come, whatever a login script prints before it. A script may take its time; a haul
+    /// speaks as soon as it runs.
     fn find(&mut self, mark: &[u8], other: &[u8]) -> Result<Found> {
         let failed = |kind, reason: &str| Error::new(kind, "greet").because(reason.to_string());
+        let (begun, bound) = (Instant::now(), self.until);
+        let mut program: Option<String> = None;
         loop {
             let all = &self.buffered;
-            if let Some(at) = all.windows(mark.len()).position(|window| window == mark) {
+            if let Some(at) = find(all, mark) {
                 self.at = at + mark.len();
+                // It answers the first request at once, and those about files when their file system does.
+                let most = Instant::now() + SPEAKING;
+                self.until = Some(bound.map_or(most, |bound| bound.min(most)));
                 return Ok(Found::Agent);
             }
-            if let Some(at) = all.windows(other.len()).position(|window| window == other) {
+            if program.is_none() {
+                program = starting(all);
+                if program.is_some() {
+                    let most = Instant::now() + SPEAKING;
+                    self.until = Some(bound.map_or(most, |bound| bound.min(most)));
+                }
+            }
+            if let Some(at) = find(all, other) {
                 let rest = &all[at + other.len()..];
                 if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                     return Ok(Found::Missing(String::from_utf8_lossy(&rest[..end]).into_owned()));
@@ -133,7 +147,12 @@ impl Greeting {
                 Ok(0) => return Err(failed(ErrorKind::Unsupported, ENDED)),
                 Ok(count) => self.buffered.extend_from_slice(&more[..count]),
                 Err(e) if e.kind() == std::io::ErrorKind::TimedOut => {
-                    return Err(failed(ErrorKind::TimedOut, "the remote host does not answer"));
+                    let waited = begun.elapsed().as_secs_f64().round();
+                    let reason = match &program {
+                        Some(program) => format!("{program} was started there and said nothing within {waited} s: it hangs, or is no haul"),
+                        None => format!("no command ran there within {waited} s: a login script may hang"),
+                    };
+                    return Err(failed(ErrorKind::TimedOut, &reason));
                 }
                 Err(e) => return Err(Error::io(e, "greet")),
             }
@@ -148,6 +167,17 @@ pub fn is_word(word: &str) -> bool {
 
 fn sound_word(word: String) -> Result<String> {
     if word.is_empty() || is_word(&word) { Ok(word) } else { Err(protocol_error("an impossible word to join by")) }
+}
+
+fn find(all: &[u8], mark: &[u8]) -> Option<usize> {
+    all.windows(mark.len()).position(|window| window == mark)
+}
+
+/// The program that the remote shell has become, as it named it.
+fn starting(all: &[u8]) -> Option<String> {
+    let behind = &all[find(all, ops::STARTING)? + ops::STARTING.len()..];
+    let end = behind.iter().position(|byte| *byte == b'\n')?;
+    Some(show(&behind[..end]))
 }
 
 enum Found {
@@ -170,6 +200,12 @@ const ENDED: &str = "it ended without any output";
 
 /// How long a session that has nothing more to say may take to end.
 const ENDING: Duration = Duration::from_secs(2);
+
+const UNHEARD: &str =
+    "haul was started there and does not get what is sent: a start-up file of its shell (.bashrc) reads standard input, or the host hangs";
+
+/// How long a haul that was started may take to say its first word.
+const SPEAKING: Duration = Duration::from_secs(10);
 
 const NOT_THERE: &str = "no haul found on ";
 
@@ -241,7 +277,7 @@ impl Greeted {
                 return Err(Error::new(ErrorKind::Unsupported, "greet").because(format!("{NOT_THERE}{platform}")));
             }
             let mut from = Plain(from);
-            let early = answers(&mut from, asked.len())?;
+            let early = answers(&mut from, asked.len(), until)?;
             from.0.until = None;
             Ok((to, from, early))
         })();
@@ -259,11 +295,20 @@ impl Greeted {
     }
 }
 
-/// The answers to the requests 0 to `count`, in their order.
-fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>>> {
+/// The answers to the requests 0 to `count`, in their order; all of them until then.
+fn answers(from: &mut Plain<Greeting>, count: usize, until: Instant) -> Result<Vec<Result<Frame>>> {
     let mut answers: Vec<Option<Result<Frame>>> = (0..count).map(|_| None).collect();
     while answers.iter().any(Option::is_none) {
-        let Some(frame) = from.receive()?.map(super::compress::open).transpose()? else {
+        let is_first = answers.iter().all(Option::is_none);
+        if !is_first {
+            from.0.until = Some(until);
+        }
+        let received = from.receive().map_err(|e| match from.0.until.is_some_and(|until| until <= Instant::now()) {
+            true if is_first => Error::new(ErrorKind::TimedOut, "greet").because(UNHEARD),
+            true => Error::new(ErrorKind::TimedOut, "greet").because("haul was started there and does not answer: a file system may hang"),
+            false => e,
+        });
+        let Some(frame) = received?.map(super::compress::open).transpose()? else {
             return Err(super::frame::lost("the remote end closed it"));
         };
         if frame.kind == kind::HEARTBEAT {

@@ -1,7 +1,7 @@
 //! A host reached by its haul, before a directory of it is opened.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
@@ -46,7 +46,7 @@ struct Early {
 }
 
 /// The options of most roots, with which one is opened ahead of `open`.
-const USUAL: RootOptions = RootOptions { follow: false, keep_dirlinks: false, keep_modes: true };
+pub(super) const USUAL: RootOptions = RootOptions { follow: false, keep_dirlinks: false, keep_modes: true };
 
 impl Host {
     /// `endpoint` is the host as the user reaches it, without credentials. `path`, as typed, and the directory above it are looked
@@ -143,7 +143,7 @@ impl Host {
             Place { scheme: "ssh", endpoint: self.endpoint.clone(), account: String::new(), volume: String::new(), root: real.clone() };
         let opening = again(&real);
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
-        Ok(Remote { root, caps, place, fs_name, before })
+        Ok(Remote { root, caps, place, fs_name, before, top: OnceLock::new() })
     }
 }
 
@@ -174,7 +174,7 @@ fn looked(answer: &Frame) -> Result<Option<Kind>> {
     if from.flag()? { kind_from(from.byte()?).map(Some) } else { Ok(None) }
 }
 
-fn root_request(number: u64, path: &[u8], options: RootOptions) -> Vec<u8> {
+pub(super) fn root_request(number: u64, path: &[u8], options: RootOptions) -> Vec<u8> {
     let mut to = Writer::new();
     to.number(number).bytes(path).flag(options.follow).flag(options.keep_dirlinks).flag(options.keep_modes);
     to.out

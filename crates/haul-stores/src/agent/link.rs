@@ -15,7 +15,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::compress::{self, Compressing};
 use super::frame::{Frame, Input, LONGEST, Output, head, kind, length, lost};
 use super::wire::{Writer, protocol_error};
-use crate::mux::{self, Mux};
+use crate::mux::{self, Mux, unanswered};
 use haul_core::lock::lock;
 
 /// How often the remote end sends a heartbeat.
@@ -36,9 +36,15 @@ pub struct Window {
     /// Bytes of all answers that have come.
     pub received: AtomicU64,
     links: Mutex<Vec<Weak<Link>>>,
+    /// Answers must come within this time, whatever the heartbeats say.
+    answer_timeout: Option<Duration>,
 }
 
 impl Window {
+    pub fn new(answer_timeout: Option<Duration>) -> Window {
+        Window { answer_timeout, ..Window::default() }
+    }
+
     /// Waits until so many more bytes may be in flight; a request larger than the window goes alone. The wait checks the links,
     /// since nobody else may be waiting for an answer.
     fn enter(&self, weight: u64, over: &Link) {
@@ -132,7 +138,7 @@ impl Link {
     ) -> Result<Arc<Link>> {
         let link = Arc::new(Link {
             output: Mutex::new(Box::new(Compressing::new(output, Arc::new(AtomicBool::new(compress))))),
-            mux: Mux::new(over, idle_timeout),
+            mux: Mux::new(over, window.answer_timeout.unwrap_or(idle_timeout)),
             load: Arc::default(),
             transport: Mutex::new(transport),
             window,
@@ -176,7 +182,9 @@ impl Link {
         let id = frame.id;
         let delivered = match frame.kind {
             kind::HEARTBEAT => {
-                self.mux.hear();
+                if self.window.answer_timeout.is_none() {
+                    self.mux.hear();
+                }
                 true
             }
             kind::MORE => match self.mux.update(id, |held| held.parts.checked_sub(1).map(|left| held.parts = left)) {
@@ -225,7 +233,10 @@ impl Link {
     }
 
     fn end_silent(&self) {
-        self.end(lost(&format!("no data for {} s", self.mux.idle_timeout().as_secs())));
+        self.end(match self.window.answer_timeout {
+            Some(timeout) => unanswered(timeout),
+            None => lost(&format!("no data for {} s", self.mux.idle_timeout().as_secs())),
+        });
     }
 }
 

@@ -13,6 +13,8 @@ pub const NAMES_OWNERS: u64 = 3;
 pub const TELLS_VOLUMES: u64 = 4;
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
+/// What the remote shell prints in front of the program that it is about to become.
+pub const STARTING: &[u8] = b"haul-agent-starts ";
 /// What the remote shell prints where there is no haul.
 pub const MISSING: &[u8] = b"\nhaul-agent-missing ";
 

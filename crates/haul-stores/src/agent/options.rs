@@ -11,14 +11,15 @@ use super::direct::Ports;
 use super::site::Site;
 
 /// How a session is to be made.
-#[derive(Debug)]
 pub struct SessionOptions {
     /// Links through ssh at the most.
     pub sessions: usize,
     /// Links that carry data, exactly so many; `None`: haul chooses. `sessions` bounds those through ssh all the same.
     pub streams: Option<usize>,
-    /// How long the remote haul may take to greet.
+    /// How long the remote haul may take to greet, the start-up files of its user included.
     pub greeting: Duration,
+    /// How long an answer may take; `None`: as long as the remote haul is alive.
+    pub answer_timeout: Option<Duration>,
     /// Of this haul, for messages.
     pub version: &'static str,
     /// `-z`: frames are compressed where that helps.
@@ -27,7 +28,18 @@ pub struct SessionOptions {
     pub direct: Option<Direct>,
     /// What the administrator of this machine allows of them.
     pub site: Site,
+    /// Called once, when the connection that carries all links through ssh is full; `None`: never.
+    pub widen: Option<Box<Widen>>,
 }
+
+impl fmt::Debug for SessionOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionOptions").field("sessions", &self.sessions).field("direct", &self.direct).finish_non_exhaustive()
+    }
+}
+
+/// Makes further connections for links through ssh; how many.
+pub type Widen = dyn Fn() -> usize + Send + Sync;
 
 /// See [`crate::ssh::Login::reached`].
 pub type Reachable = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;

@@ -1,12 +1,14 @@
 //! A directory that is open on the remote host, and requests about what is below it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use haul_core::entry::Name;
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::frame::Frame;
+use super::host::{USUAL, root_request};
 use super::link::Ticket;
+use super::ops;
 use super::session::{Client, Session};
 use super::wire::{Parser, Writer};
 use haul_core::lock::lock;
@@ -24,6 +26,17 @@ pub(super) struct Root {
 }
 
 impl Root {
+    /// The directory at an absolute path, opened as usual.
+    pub fn open(client: &Arc<Client>, path: &[u8]) -> Result<Root> {
+        let (session, number) = (client.session()?, client.number());
+        let answer = session.ask_quick(ops::ROOT, &[&root_request(number, path, USUAL)])?;
+        let mut from = answer.body();
+        let (real, _name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
+        lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
+        let opening = (ops::ROOT, root_request(number, &real, USUAL));
+        Ok(Root { client: client.clone(), number, path: real, opening, identity })
+    }
+
     /// The session, in which this root is open.
     pub fn session(&self) -> Result<Arc<Session>> {
         let session = self.client.session()?;

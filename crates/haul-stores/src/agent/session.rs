@@ -82,7 +82,26 @@ pub struct Session {
     pub ahead: Mutex<u64>,
     /// Whether a thread sees to the links.
     attended: AtomicBool,
+    /// Bytes of all files that were opened.
+    pub(super) opened: AtomicU64,
+    fullness: Mutex<Fullness>,
 }
+
+/// What says whether the connection of the links through ssh is full.
+#[derive(Debug)]
+struct Fullness {
+    since: Instant,
+    answered: u64,
+    /// Further connections were asked for.
+    is_over: bool,
+}
+
+/// A connection that carries so much in a round trip is limited by its windows, or soon will be.
+const FULL: f64 = 1024.0 * 1024.0;
+/// Bytes to come for which further logins are worth their time.
+const WORTH: u64 = 64 << 20;
+/// How long the rate is measured for that; and no less than two round trips.
+const CARRIED: Duration = Duration::from_millis(100);
 
 /// Bytes that are asked for ahead over all readers.
 const AHEAD: u64 = 32 << 20;
@@ -139,7 +158,9 @@ impl Client {
             session.attend(self);
             return Ok(session.clone());
         }
-        if let Some(e) = self.reconnect.refused(asked) {
+        // Another run of the remote haul would only wait again.
+        let unanswered = session.as_ref().and_then(|session| session.control.why_over()).filter(|e| e.kind() == ErrorKind::TimedOut);
+        if let Some(e) = unanswered.or_else(|| self.reconnect.refused(asked)) {
             return Err(e);
         }
         let new = self.connect_session(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken));
@@ -166,7 +187,7 @@ impl Client {
         let mut answers = std::mem::take(&mut greeted.early);
         let port = answers.pop_if(|_| answers_listen(&asked)).and_then(|answer| listening(&answer.ok()?).ok());
         let route = if self.options.direct.is_some() { DataRoute::Untried(port) } else { DataRoute::None };
-        let window = Arc::new(Window::default());
+        let window = Arc::new(Window::new(self.options.answer_timeout));
         let control = greeted.link(self.options.compress, window.clone())?;
         let session = Arc::new(Session {
             remote,
@@ -196,6 +217,8 @@ impl Client {
             round_trip: AtomicU64::new(u64::MAX),
             ahead: Mutex::new(AHEAD),
             attended: AtomicBool::new(false),
+            opened: AtomicU64::new(0),
+            fullness: Mutex::new(Fullness { since: Instant::now(), answered: 0, is_over: self.options.widen.is_none() }),
         });
         session.pulse();
         Ok((session, answers))
@@ -334,7 +357,9 @@ impl Session {
 
     /// Opens the links that are wanted, on a thread of its own: nobody waits for them.
     fn attend(self: &Arc<Self>, client: &Arc<Client>) {
-        if self.attended.load(Ordering::Relaxed) || !self.wants_links() || self.attended.swap(true, Ordering::Relaxed) {
+        // One large file asks for its session once, before the links are busy.
+        let may_want = client.options.widen.is_some() || self.wants_links();
+        if self.attended.load(Ordering::Relaxed) || !may_want || self.attended.swap(true, Ordering::Relaxed) {
             return;
         }
         let (session, client): (Weak<Session>, Weak<Client>) = (Arc::downgrade(self), Arc::downgrade(client));
@@ -346,6 +371,7 @@ impl Session {
                 }
                 session.drop_failed();
                 session.watch();
+                session.widen(&client);
                 if session.wants_links() {
                     if session.connect_data(&client) {
                         continue;
@@ -360,11 +386,42 @@ impl Session {
                 }
                 let (mutex, notify) = &session.notify;
                 // It is checked again in any case.
-                let _ = notify.wait_timeout(lock(mutex), Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
+                let wait = if lock(&session.fullness).is_over { Duration::from_millis(500) } else { CARRIED / 2 };
+                let _ = notify.wait_timeout(lock(mutex), wait).unwrap_or_else(PoisonError::into_inner);
             }
         };
         // Without the thread there are fewer links.
         let _ = std::thread::Builder::new().name("links".into()).spawn(open);
+    }
+
+    /// Has further connections made for the links through ssh, once theirs is full and much is to come.
+    fn widen(&self, client: &Client) {
+        let mut fullness = lock(&self.fullness);
+        let is_fixed = self.fixed.load(Ordering::Relaxed) > 0;
+        if fullness.is_over || is_fixed || !matches!(&*lock(&self.route), DataRoute::None) {
+            return;
+        }
+        let Some(widen) = &client.options.widen else { return };
+        let Some(round_trip) = self.round_trip().filter(|time| *time >= NEAR) else { return };
+        let lasted = fullness.since.elapsed();
+        if lasted < CARRIED.max(round_trip * 2) {
+            return;
+        }
+        let moved = self.moved.load(Ordering::Relaxed);
+        let answered = moved.saturating_sub(lock(&self.links).iter().map(|link| link.load()).sum());
+        let carried = answered.saturating_sub(std::mem::replace(&mut fullness.answered, answered));
+        fullness.since = Instant::now();
+        let to_come = self.opened.load(Ordering::Relaxed).saturating_sub(answered);
+        if (carried as f64) < FULL * (lasted.as_secs_f64() / round_trip.as_secs_f64()) || to_come < WORTH {
+            return;
+        }
+        fullness.is_over = true;
+        drop(fullness);
+        let made = widen();
+        if made > 0 {
+            let most = self.sessions.fetch_add(made, Ordering::Relaxed) + made;
+            self.want(lock(&self.links).len() + made, most);
+        }
     }
 
     /// How many connections carry the data, and whether beside ssh.

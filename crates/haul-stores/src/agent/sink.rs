@@ -38,6 +38,7 @@ pub(super) struct RemoteSink {
 impl RemoteSink {
     pub fn create(root: &Arc<Root>, name: &Name, spec: &Spec<'_>) -> Result<Self> {
         let (file, token) = ask_sink(root, root.session()?, name, spec, None)?;
+        file.session.opened.fetch_add(spec.entry.size, Ordering::Relaxed);
         Ok(Self::new(root, name, spec, &file, token, !spec.in_place))
     }
 

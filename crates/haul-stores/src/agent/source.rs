@@ -54,6 +54,7 @@ impl RemoteSource {
     pub fn begin(root: &Arc<Root>, origin: Origin, name: Name, size: u64) -> Result<Self> {
         // The first bytes are requested right behind the opening: whoever opens a file reads it.
         let (file, ticket) = ask_open(root, root.session()?, &origin)?;
+        file.session.opened.fetch_add(size, Ordering::Relaxed);
         let mut ahead = Vec::new();
         // An entry of which no more is known than its name is opened for its hash.
         if size > 0 && matches!(&origin, Origin::Entry(entry, _) if !entry.is_bare()) {

@@ -1,7 +1,7 @@
 //! A directory of the remote host as a store: each call is one request, which the remote haul does on its own file system.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use haul_core::bundle::Bundle;
@@ -32,6 +32,8 @@ pub struct Remote {
     pub(super) fs_name: String,
     /// The work that the remote host had done when this was opened, and in which session; `None` if it does not report it.
     pub(super) before: Option<(u64, RemoteWork)>,
+    /// The root of the remote host's file system, once something was renamed from below another root.
+    pub(super) top: OnceLock<Arc<Root>>,
 }
 
 /// As the remote host's account writes it.
@@ -47,6 +49,13 @@ const WITH_XATTRS: usize = 32;
 /// A leaf that would leave its directory is never sent.
 fn checked(name: &Name, op: &'static str) -> Result<()> {
     check_leaf(&name.leaf).map_err(|reason| Error::new(ErrorKind::BadName, op).on(name).because(reason))
+}
+
+/// A path below a root as one below the root of the file system.
+fn below_top(root: &[u8], path: &[u8]) -> Vec<u8> {
+    let root = root.strip_prefix(b"/").unwrap_or(root);
+    let slash: &[u8] = if root.is_empty() || root.ends_with(b"/") || path.is_empty() { b"" } else { b"/" };
+    [root, slash, path].concat()
 }
 
 impl Remote {
@@ -72,6 +81,31 @@ impl Remote {
             self.root.ask(ops::LINK_FROM, &to, &[&from.out], 0)?.wait().map(|_| ())
         };
         link().map_err(|e| e.on(name))
+    }
+
+    /// Gives an entry below another root of the same host a name here. Both are named from the root of the file system, which
+    /// every version of the protocol can.
+    fn take_over(&self, other: &Remote, from: &Name, to: &Name) -> Result<()> {
+        let take = || {
+            checked(from, "rename")?;
+            checked(to, "rename")?;
+            if !Arc::ptr_eq(&self.root.client, &other.root.client) {
+                return Err(Error::new(ErrorKind::Unsupported, "rename").because("source and destination are on different hosts"));
+            }
+            let top = match self.top.get() {
+                Some(top) => top,
+                None => {
+                    let opened = Arc::new(Root::open(&self.root.client, b"/")?);
+                    self.top.get_or_init(|| opened)
+                }
+            };
+            let whole = |place: &Place, name: &Name| Name::parse(&Dir::root(), &below_top(&place.root, &name.path()));
+            let (Some(old), Some(new)) = (whole(&other.place, from), whole(&self.place, to)) else {
+                return Err(Error::new(ErrorKind::Unsupported, "rename"));
+            };
+            top.about(&old, ops::RENAME, |request| request.name(&new).flag(false), |_| Ok(()))
+        };
+        take().map_err(|e| e.on(to))
     }
 
     fn found(&self, from: &mut Parser<'_>, name: Name) -> Result<Found> {
@@ -266,6 +300,7 @@ impl Store for Remote {
 
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         match ((from as &dyn Any).downcast_ref::<Remote>(), how) {
+            (Some(from), Within::Rename) => self.take_over(from, &entry.name, to).map(|()| Some(Landed::default())),
             (Some(from), Within::Link) => self.link_from(from, &entry.name, to).map(|()| Some(Landed::default())),
             _ => Ok(None),
         }

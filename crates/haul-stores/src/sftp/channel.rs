@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::packet::{LONGEST, Parser, Request, SPEAK, kind, protocol_error};
 use crate::bounded::Bounded;
 use crate::child;
-use crate::mux::{self, Mux};
+use crate::mux::{self, Mux, unanswered};
 use haul_core::lock::lock;
 
 /// One session. Dropping it ends the program that carries it.
@@ -32,6 +32,7 @@ pub struct Extensions {
     pub fsync: bool,
     pub lsetstat: bool,
     pub limits: bool,
+    pub expand_path: bool,
     /// It speaks several versions. Of such servers ProFTPD mixes up the sessions of one connection, and falls
     /// silent or calls handles invalid.
     pub single: bool,
@@ -41,6 +42,8 @@ struct Shared {
     mux: Mux<Answer>,
     /// The server, for messages.
     peer: OnceLock<String>,
+    /// The idle timeout is one that the user gave to a command: it ends that, and another connection would only wait again.
+    is_final: AtomicBool,
 }
 
 /// A packet behind its id.
@@ -89,7 +92,7 @@ impl Channel {
         let (child, input, output) = child::start(command)?;
         let over = Arc::new(AtomicBool::new(false));
         let input = Bounded::new(input.into(), idle_timeout, over.clone()).map_err(|e| Error::io(e, "start"))?;
-        let shared = Arc::new(Shared { mux: Mux::new(over, idle_timeout), peer: OnceLock::new() });
+        let shared = Arc::new(Shared { mux: Mux::new(over, idle_timeout), peer: OnceLock::new(), is_final: AtomicBool::new(false) });
         let (input, child) = (Mutex::new(Some(input)), Mutex::new(child));
         let mut channel = Channel { shared, input, child, extensions: Extensions::default() };
         channel.greet(output, greeting)?;
@@ -100,6 +103,13 @@ impl Channel {
     #[must_use]
     pub fn with(self, peer: &str) -> Channel {
         self.shared.peer.get_or_init(|| peer.to_string());
+        self
+    }
+
+    /// Has silence end the command in place of the connection.
+    #[must_use]
+    pub fn ending(self, is_final: bool) -> Channel {
+        self.shared.is_final.store(is_final, Ordering::Relaxed);
         self
     }
 
@@ -125,6 +135,7 @@ impl Channel {
                 b"fsync@openssh.com" => &mut self.extensions.fsync,
                 b"lsetstat@openssh.com" => &mut self.extensions.lsetstat,
                 b"limits@openssh.com" => &mut self.extensions.limits,
+                b"expand-path@openssh.com" => &mut self.extensions.expand_path,
                 b"versions" => &mut self.extensions.single,
                 _ => continue,
             };
@@ -160,10 +171,19 @@ impl Channel {
         self.shared.mux.is_over()
     }
 
+    /// Why the session ended.
+    pub fn why_over(&self) -> Option<Error> {
+        self.shared.mux.why_over()
+    }
+
     pub fn wait(&self, ticket: Ticket) -> Result<Answer> {
         let mux = &self.shared.mux;
         mux.wait(&ticket, || {
-            self.end(self.shared.lost("wait", &format!("no data from the server for {} s", mux.idle_timeout().as_secs())));
+            let e = match self.shared.is_final.load(Ordering::Relaxed) {
+                true => self.shared.of_peer(unanswered(mux.idle_timeout())),
+                false => self.shared.lost("wait", &format!("no data from the server for {} s", mux.idle_timeout().as_secs())),
+            };
+            self.end(e);
         })
     }
 
@@ -222,8 +242,9 @@ fn first_packet(output: &mut ChildStdout, until: Instant) -> Result<Vec<u8>> {
         let wait = rustix::time::Timespec::try_from(left.min(Duration::from_millis(500))).unwrap_or_default();
         let ready = poll(&mut polled, Some(&wait)).unwrap_or(0);
         if ready == 0 && left.is_zero() {
+            const CAUSES: &str = "is overloaded, one of its file systems hangs, or a start-up file (.bashrc) reads standard input";
             let e = Error::new(ErrorKind::Broken, "connect").because("the server does not answer");
-            return Err(e.remedy_is(Remedy::Reconnect).hint("check whether the host is overloaded or one of its file systems hangs"));
+            return Err(e.remedy_is(Remedy::Reconnect).hint(format!("check whether the host {CAUSES}")));
         }
         if ready > 0 {
             let mut buffer = [0; 4096];

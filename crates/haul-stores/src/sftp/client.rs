@@ -83,6 +83,9 @@ impl Client {
     pub fn channel(&self) -> Result<Arc<Channel>> {
         let asked = Instant::now();
         let mut channels = lock(&self.channels);
+        if let Some(e) = channels.iter().filter_map(|channel| channel.why_over()).find(|e| e.kind() == ErrorKind::TimedOut) {
+            return Err(e);
+        }
         channels.retain(|channel| !channel.is_over());
         if let Some(e) = self.reconnect.refused(asked).filter(|_| channels.is_empty()) {
             return Err(e);

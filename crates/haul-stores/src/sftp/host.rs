@@ -42,6 +42,17 @@ impl Host {
         absolute(&self.home, path)
     }
 
+    /// Where another user is at home; `None` where the server does not say.
+    pub fn home_of(&self, user: &str) -> Option<Vec<u8>> {
+        if !self.client.extensions.expand_path {
+            return None;
+        }
+        let path = format!("~{user}");
+        let asked = self.client.channel().ok()?.ask(kind::EXTENDED, |r| r.bytes(b"expand-path@openssh.com").bytes(path.as_bytes()));
+        let answer = asked.ok()?;
+        client::real_path(&answer, "find the home directory").ok()
+    }
+
     /// The kind of what is at an absolute path, links followed; `None` if nothing is.
     pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
         let answer = self.client.channel()?.ask(kind::STAT, |r| r.bytes(path))?;

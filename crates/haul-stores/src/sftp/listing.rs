@@ -14,10 +14,12 @@ use crate::staging::Shown;
 const AHEAD: usize = 64;
 
 /// The target of the link at `path` as it was written. Some servers (ProFTPD) make an absolute path of a relative one;
-/// the size of the link shows that, and the shortest relative path of this size from the link's directory is assumed.
-fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Vec<u8> {
-    if !target.starts_with(b"/") || size.is_none_or(|size| size == target.len() as u64) {
-        return target;
+/// the size of the link shows that, and the shortest relative path of this size from the link's directory is assumed. `None` where
+/// there is none of this size: the server reports something else than what the link holds.
+pub(super) fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Option<Vec<u8>> {
+    // Some servers know no sizes of links.
+    if !target.starts_with(b"/") || size.is_none_or(|size| size == 0 || size == target.len() as u64) {
+        return Some(target);
     }
     let parts = |path: &[u8]| path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect::<Vec<_>>();
     let (mut from, to) = (parts(path), parts(&target));
@@ -25,7 +27,7 @@ fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Vec<u8> {
     let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
     let relative: Vec<&[u8]> = std::iter::repeat_n(&b".."[..], from.len() - common).chain(to[common..].iter().map(Vec::as_slice)).collect();
     let relative = relative.join(&b'/');
-    if Some(relative.len() as u64) == size { relative } else { target }
+    (Some(relative.len() as u64) == size).then_some(relative)
 }
 
 impl Shared {
@@ -40,7 +42,7 @@ impl Shared {
         if entry.kind == Kind::Unknown {
             return Err(Error::new(ErrorKind::Unsupported, "stat").because("the server does not report its type"));
         }
-        entry.target = target.map(|target| as_written(&path, target, attrs.size).into());
+        entry.target = target.and_then(|target| as_written(&path, target, attrs.size)).map(Into::into);
         Ok(entry)
     }
 
@@ -111,12 +113,14 @@ impl Shared {
             match answer.and_then(|answer| one_name(&answer, "read link")) {
                 Ok(target) => {
                     let size = sizes.get(*i).copied().flatten();
-                    entry.target = Some(as_written(&super::join(above, leaf), target, size).into());
+                    entry.target = as_written(&super::join(above, leaf), target, size).map(Into::into);
                 }
-                Err(e) => {
+                Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => {
                     let e = e.on(&entry.name);
                     *found[*i] = Found::Failed(e);
                 }
+                // It can be removed and listed; what has to copy it names it.
+                Err(_) => {}
             }
         }
     }
@@ -216,17 +220,19 @@ mod tests {
     #[test]
     fn a_target_that_a_server_resolved_is_told_by_its_size() {
         for (path, given, size, wanted) in [
-            ("/a/b/l", "/a/b/file", 4, "file"),
-            ("/a/b/c/l", "/a/b/up/x", 7, "../up/x"),
-            ("/a/b/l", "/", 5, "../.."),
-            // An absolute target, or one that cannot be reconstructed, stays.
-            ("/a/b/l", "/a/b/file", 9, "/a/b/file"),
-            ("/a/b/l", "/a/b/file", 6, "/a/b/file"),
-            ("/a/b/l", "file", 4, "file"),
+            ("/a/b/l", "/a/b/file", 4, Some("file")),
+            ("/a/b/c/l", "/a/b/up/x", 7, Some("../up/x")),
+            ("/a/b/l", "/", 5, Some("../..")),
+            // What may be absolute stays.
+            ("/a/b/l", "/a/b/file", 9, Some("/a/b/file")),
+            ("/a/b/l", "/a/b/file", 0, Some("/a/b/file")),
+            ("/a/b/l", "file", 4, Some("file")),
+            // Such as `./file`, or a target outside the directory that the server shows.
+            ("/a/b/l", "/a/b/file", 6, None),
         ] {
             let written = as_written(path.as_bytes(), given.into(), Some(size));
-            assert_eq!(String::from_utf8_lossy(&written), wanted, "{path} -> {given}");
+            assert_eq!(written.as_deref().map(String::from_utf8_lossy), wanted.map(Into::into), "{path} -> {given}");
         }
-        assert_eq!(as_written(b"/l", b"/x".to_vec(), None), b"/x");
+        assert_eq!(as_written(b"/l", b"/x".to_vec(), None).as_deref(), Some(&b"/x"[..]));
     }
 }

@@ -1,11 +1,11 @@
 //! Directories, links, attributes, removal: many requests at once, their answers sorted out afterwards.
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec};
 
 use super::channel::Channel;
-use super::client::{ask_all, attrs, done, is_unexplained, may_exist};
+use super::client::{ask_all, attrs, done, is_unexplained, may_exist, one_name};
 use super::packet::{Attrs, kind, seconds};
 use super::{Shared, checked, join};
 use crate::staging::staging_leaf;
@@ -94,8 +94,27 @@ impl Shared {
         let target = entry.target.as_deref().unwrap_or_default();
         let channel = self.client.channel()?;
         // OpenSSH has the two in the reverse order of the draft, and so have all others since.
-        let link = |at: &[u8]| channel.ask(kind::SYMLINK, |r| r.bytes(target).bytes(at)).and_then(|a| done(&a, "create"));
+        let link = |at: &[u8]| {
+            let mut batch = channel.batch();
+            let made = batch.push(kind::SYMLINK, |r| r.bytes(target).bytes(at));
+            let (look, read) = (batch.push(kind::LSTAT, |r| r.bytes(at)), batch.push(kind::READLINK, |r| r.bytes(at)));
+            batch.send()?;
+            done(&channel.wait(made)?, "create")?;
+            let size = attrs(&channel.wait(look)?, "stat").ok().filter(|there| there.kind() == Kind::Link).and_then(|there| there.size);
+            match one_name(&channel.wait(read)?, "read link") {
+                Ok(got) if !may_hold(target, &got, size) => {
+                    // Better none than one that leads elsewhere; that it cannot be removed changes nothing of the failure.
+                    let _ = self.remove_file(at, "remove");
+                    let e = Error::new(ErrorKind::Other, REWRITTEN);
+                    Err(e.because(format!("the server made the symlink lead to {} instead of {}", show(&got), show(target))))
+                }
+                _ => Ok(()),
+            }
+        };
         if let Err(e) = link(&path) {
+            if e.op() == REWRITTEN {
+                return Err(e);
+            }
             match self.lstat(&path) {
                 Ok(there) if there.kind() == Kind::Dir => {
                     return Err(Error::new(ErrorKind::Exists, "create").because("a directory has this name"));
@@ -302,17 +321,39 @@ impl Shared {
         if replace {
             return self.replace(&from, &to);
         }
+        self.rename_new(&from, &to)
+    }
+
+    /// Gives a new name to what is at a path. `Exists` where something has it.
+    pub(super) fn rename_new(&self, from: &[u8], to: &[u8]) -> Result<()> {
         // The plain RENAME of version 3 must not replace anything, but some servers do.
-        match self.lstat(&to) {
+        match self.lstat(to) {
             Ok(_) => return Err(Error::new(ErrorKind::Exists, "rename")),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
-        let answer = self.client.channel()?.ask(kind::RENAME, |r| r.bytes(&from).bytes(&to))?;
+        let answer = self.client.channel()?.ask(kind::RENAME, |r| r.bytes(from).bytes(to))?;
         match done(&answer, "rename") {
-            Err(e) if may_exist(&e) && self.lstat(&to).is_ok() => Err(Error::new(ErrorKind::Exists, "rename")),
+            Err(e) if may_exist(&e) && self.lstat(to).is_ok() => Err(Error::new(ErrorKind::Exists, "rename")),
             renamed => renamed,
         }
+    }
+}
+
+/// The operation of errors about a link that leads elsewhere.
+const REWRITTEN: &str = "create symlink";
+
+/// Whether a link that reads `got` may hold `target`: a server that resolves what it reports is believed.
+fn may_hold(target: &[u8], got: &[u8], size: Option<u64>) -> bool {
+    if got == target {
+        return true;
+    }
+    let same_size = size.is_none_or(|size| size == 0 || size == target.len() as u64);
+    same_size && got.starts_with(b"/") && !target.starts_with(b"/") && {
+        let leaf = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+        let last = leaf(target);
+        // Links on the way of what was resolved may have changed all but the name.
+        matches!(&last[..], b"" | b"." | b"..") || size == Some(target.len() as u64) || leaf(got) == last
     }
 }
 

@@ -22,13 +22,14 @@ mod sink;
 mod source;
 mod stripes;
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Within};
 
 pub use channel::Channel;
 use channel::{Batch, Ticket};
@@ -142,11 +143,8 @@ impl Shared {
         let there = client::attrs(&channel.wait(stat)?, "stat");
         match client::one_name(&channel.wait(link)?, "read link") {
             Ok(target) => Ok((there?, Some(target))),
-            Err(e) if e.kind() == ErrorKind::Broken => Err(e),
-            Err(e) => match there {
-                Ok(there) if there.kind() == Kind::Link => Err(e),
-                there => Ok((there?, None)),
-            },
+            Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => Err(e),
+            Err(_) => Ok((there?, None)),
         }
     }
 
@@ -321,6 +319,19 @@ impl Store for Sftp {
 
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
+    }
+
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        match ((from as &dyn Any).downcast_ref::<Sftp>(), how) {
+            (Some(from), Within::Rename) if Arc::ptr_eq(&from.shared.client, &self.shared.client) => {
+                let taken = checked(&entry.name, "rename").and_then(|_| from.shared.path(&entry.name, "rename")).and_then(|from| {
+                    checked(to, "rename")?;
+                    self.shared.rename_new(&from, &self.shared.path(to, "rename")?)
+                });
+                taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn sync(&self, names: &[&Name]) -> Result<()> {

@@ -19,6 +19,19 @@ impl Config {
         choose(claimed, &addresses, by_another)
     }
 
+    /// Whether ssh would leave a master behind that later commands use, without a question.
+    pub fn has_persistent_master(&self) -> bool {
+        let is_off = |key: &str| self.get(key).is_none_or(|value| matches!(value, "no" | "false" | "none"));
+        matches!(self.get("controlmaster"), Some("auto" | "yes" | "true")) && !is_off("controlpersist") && !is_off("controlpath")
+    }
+
+    /// Options that undo what keeps any session from working. Only an ssh that knows such an option prints it.
+    pub fn undone(&self) -> Vec<String> {
+        let set = |key: &str| matches!(self.get(key), Some("yes" | "true"));
+        let known = [("stdinnull", "StdinNull=no"), ("forkafterauthentication", "ForkAfterAuthentication=no")];
+        known.into_iter().filter(|(key, _)| set(key)).map(|(_, option)| option.to_string()).collect()
+    }
+
     /// The ciphers that ssh would offer, with AES-GCM in front where OpenSSH's default has it behind ChaCha20: with the
     /// processor's instructions it takes two thirds of the time. A list in the user's own order stays as it is.
     pub fn ciphers(&self) -> Option<String> {
@@ -56,6 +69,22 @@ fn has_aes() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_configuration_asks_for_is_read() {
+        let of = |text: &str| Config(text.to_string());
+        assert!(of("controlmaster auto\ncontrolpersist 600\ncontrolpath /run/x").has_persistent_master());
+        for text in [
+            "controlmaster false\ncontrolpersist 600\ncontrolpath /run/x",
+            "controlmaster ask\ncontrolpersist 600\ncontrolpath /run/x",
+            "controlmaster auto\ncontrolpersist no\ncontrolpath /run/x",
+            "controlmaster auto\ncontrolpersist yes",
+        ] {
+            assert!(!of(text).has_persistent_master(), "{text}");
+        }
+        assert_eq!(of("stdinnull yes\nforkafterauthentication no").undone(), ["StdinNull=no"]);
+        assert_eq!(of("stdinnull no").undone(), Vec::<String>::new());
+    }
 
     #[test]
     fn a_host_is_not_believed_where_it_is() {

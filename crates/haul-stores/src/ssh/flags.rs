@@ -42,9 +42,9 @@ pub struct Flags {
     /// Install haul on the remote host if missing (in the user's cache, verified by its hash)
     #[arg(long, conflicts_with_all = ["agent", "no_agent"])]
     pub install_agent: bool,
-    /// Log in up to N times for data sent through ssh (default: 1; non-interactive logins only)
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub logins: u8,
+    /// Use N logins for data sent through ssh (default: up to 4 if one connection is full and no question is asked)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub logins: Option<u8>,
     /// Send all data through ssh, without direct TCP connections
     #[arg(long)]
     pub no_direct: bool,

@@ -1,15 +1,23 @@
 //! A host behind ssh, reached by haul on it or by plain SFTP.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use haul_core::entry::{Kind, show as safe};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{DataPath, Host, Location, OpenOptions};
 use haul_core::store::Store;
 
+use super::Login;
 use crate::agent::{self, RootOptions};
+use crate::script;
 use crate::sftp::{self, CHANNELS};
+use haul_core::lock::lock;
+
+/// How long the remote shell may take to say where a user is at home.
+const ASKING: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub struct SshHost {
@@ -19,6 +27,9 @@ pub struct SshHost {
     pub(super) placeable: bool,
     /// Data connections may be made.
     pub(super) direct: bool,
+    pub(super) login: Arc<Login>,
+    /// The home directories of other users that were asked for; `None` of one that there is not.
+    pub(super) homes: Mutex<HashMap<String, Option<Vec<u8>>>>,
 }
 
 /// What answers on the host.
@@ -69,7 +80,34 @@ impl Streams {
     }
 }
 
+/// The user and the rest of `~user/x`, where the name is one that no shell reads anything into.
+fn of_user(path: &[u8]) -> Option<(&str, &[u8])> {
+    let path = path.strip_prefix(b"~")?;
+    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+    let user = std::str::from_utf8(&path[..end]).ok().filter(|user| !user.is_empty() && !user.starts_with('-'))?;
+    let is_plain = user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    is_plain.then_some((user, &path[(end + 1).min(path.len())..]))
+}
+
 impl SshHost {
+    /// Where another user is at home there, as its SFTP server or its shell says.
+    fn home_of(&self, user: &str) -> Option<Vec<u8>> {
+        if let Some(known) = lock(&self.homes).get(user) {
+            return known.clone();
+        }
+        let by_server = match &self.route {
+            Route::Sftp(host) => host.home_of(user),
+            Route::Agent(_) => None,
+        };
+        let by_shell = || {
+            let said = script::run(&self.login, &format!("printf \"home %s\\n\" ~{user}"), ASKING).ok()?;
+            said.get("home").map(|home| home.as_bytes().to_vec())
+        };
+        let home = by_server.or_else(by_shell).filter(|home| home.starts_with(b"/"));
+        lock(&self.homes).insert(user.to_string(), home.clone());
+        home
+    }
+
     /// The host as this backend reached it.
     pub fn of(host: &dyn Host) -> Option<&SshHost> {
         (host as &dyn Any).downcast_ref()
@@ -78,6 +116,12 @@ impl SshHost {
 
 impl Host for SshHost {
     fn path(&self, location: &Location) -> Vec<u8> {
+        if let Some((user, rest)) = of_user(&location.path)
+            && let Some(home) = self.home_of(user)
+        {
+            let slash: &[u8] = if rest.is_empty() || home.ends_with(b"/") { b"" } else { b"/" };
+            return [&home[..], slash, rest].concat();
+        }
         match &self.route {
             Route::Agent(host) => host.absolute(&location.path),
             Route::Sftp(host) => host.absolute(&location.path),
@@ -125,6 +169,28 @@ impl Host for SshHost {
         match &self.route {
             Route::Agent(_) => format!("by haul on the remote host{streams}"),
             Route::Sftp(_) => format!("over plain SFTP (times to the second, no extended attributes, no ACLs{hint}){streams}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_name_is_a_user() {
+        for (path, user) in [
+            (&b"~bob/x/y"[..], Some(("bob", &b"x/y"[..]))),
+            (b"~bob", Some(("bob", b""))),
+            (b"~b.o-b_1/", Some(("b.o-b_1", b""))),
+            (b"~", None),
+            (b"~/x", None),
+            (b"~$(id)/x", None),
+            (b"~-l/x", None),
+            (b"~a b/x", None),
+            (b"x/~bob", None),
+        ] {
+            assert_eq!(of_user(path), user, "{}", String::from_utf8_lossy(path));
         }
     }
 }

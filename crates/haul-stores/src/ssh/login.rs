@@ -1,12 +1,11 @@
 //! One login to a host, and the ssh sessions that share it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -24,10 +23,25 @@ use haul_core::lock::lock;
 const LOGIN: Duration = Duration::from_secs(300);
 /// An fsync of a large file or a recall from tape may take minutes; ssh itself detects a lost host sooner.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// Seconds for the connection and the exchange of keys, as ssh counts them.
+const CONNECTING: u64 = 30;
 /// How long after the last session in it the end of a connection may show.
 const GONE: Duration = Duration::from_millis(300);
 /// How long a further session may take to open.
 const SESSION: Duration = Duration::from_secs(30);
+
+/// Logins where one connection is full: more of them share the processor that one cipher fills.
+const LOGINS: usize = 4;
+
+/// Whether the same login again would ask nobody: by its method, in one step, and not with a key that has to be touched.
+fn is_without_questions(text: &str) -> bool {
+    let method = text.lines().filter_map(|line| line.strip_prefix("Authenticated to ")?.split('"').nth(1)).next_back();
+    let key = text.lines().filter_map(|line| line.strip_prefix("debug1: Server accepts key: ")).next_back().unwrap_or_default();
+    let silent = ["publickey", "gssapi-with-mic", "gssapi-keyex", "hostbased", "none"];
+    method.is_some_and(|method| silent.contains(&method))
+        && !text.contains("partial success")
+        && !key.split(' ').any(|word| word.ends_with("-SK") || word.ends_with("-SK-CERT"))
+}
 
 /// Options that must be so, before those of the user: the first value of an option counts.
 const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
@@ -40,10 +54,21 @@ pub struct Login {
     socket: Option<PathBuf>,
     master: Mutex<Option<Master>>,
     messages: Messages,
-    /// Further logins, which sessions are spread over; `None` once one was refused.
-    further: Mutex<Option<Vec<Arc<Login>>>>,
+    further: Mutex<Further>,
     /// Sessions so far.
     sessions: AtomicUsize,
+    /// One beside the first: non-interactive, with a connection of its own, and nobody sees what it prints.
+    is_further: bool,
+    /// Options against what in the user's configuration no session of haul works with.
+    undone: OnceLock<Vec<String>>,
+}
+
+/// Further logins, which sessions are spread over.
+#[derive(Debug, Default)]
+struct Further {
+    logins: Vec<Arc<Login>>,
+    /// No more are made.
+    is_over: bool,
 }
 
 /// Who is logged in.
@@ -66,8 +91,17 @@ impl Login {
             return Err(Error::new(ErrorKind::Usage, "connect").because("not a valid host or user name"));
         }
         let socket = private_directory().map(|place| place.join(socket_name()));
-        let further = Mutex::new(Some(Vec::new()));
-        Ok(Login { target, socket, master: Mutex::default(), messages: Messages::default(), further, sessions: AtomicUsize::new(0) })
+        let (master, messages, further, sessions) = (Mutex::default(), Messages::default(), Mutex::default(), AtomicUsize::new(0));
+        Ok(Login { target, socket, master, messages, further, sessions, is_further: false, undone: OnceLock::new() })
+    }
+
+    /// One beside the first login to the same host.
+    fn beside(&self) -> Result<Login> {
+        let mut target = Target { logins: Some(1), ..self.target.clone() };
+        target.options.insert(0, "BatchMode=yes".into());
+        let mut login = Login::new(target)?;
+        login.is_further = true;
+        login.enter().map(|_| login)
     }
 
     /// ssh with the options of every use: `first`, then the fixed ones, then the user's own.
@@ -93,7 +127,11 @@ impl Login {
         for option in &self.target.options {
             command.arg("-o").arg(option);
         }
-        for option in ["ServerAliveInterval=15", "ServerAliveCountMax=4", "ConnectTimeout=30"] {
+        for option in self.undone.get().into_iter().flatten() {
+            command.arg("-o").arg(option);
+        }
+        let connecting = self.target.idle_timeout.map_or(CONNECTING, |timeout| timeout.as_secs().clamp(1, CONNECTING));
+        for option in ["ServerAliveInterval=15", "ServerAliveCountMax=4", &format!("ConnectTimeout={connecting}")] {
             command.arg("-o").arg(option);
         }
         command.args(["-x", "-T"]);
@@ -111,9 +149,10 @@ impl Login {
         let (mut command, greeting) = self.session()?;
         command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
         let idle_timeout = self.target.idle_timeout.unwrap_or(IDLE_TIMEOUT);
-        let stderr = self.messages.pipe(Arc::new(AtomicBool::new(false)))?;
+        let stderr = self.stderr()?;
         let channel = Channel::start(command, stderr, idle_timeout, greeting);
-        channel.map(|channel| channel.with(&self.target.host)).map_err(|e| self.explain(e))
+        let is_final = self.target.answer_timeout.is_some();
+        channel.map(|channel| channel.with(&self.target.host).ending(is_final)).map_err(|e| self.explain(e))
     }
 
     /// A command in a session of its own. It goes through the remote user's shell, whichever that is: see [`super::remote_command`].
@@ -123,7 +162,7 @@ impl Login {
         }
         let (mut command, _) = self.session()?;
         command.arg("--").arg(&self.target.host).arg(command_line);
-        command.stderr(self.messages.pipe(Arc::new(AtomicBool::new(false)))?);
+        command.stderr(self.stderr()?);
         let (child, input, output) = child::start(command)?;
         let (input, output) = (input.into(), output.into());
         widen(&input);
@@ -136,36 +175,50 @@ impl Login {
     pub fn run_over(&self, command_line: &str, socket: std::os::fd::OwnedFd) -> Result<Child> {
         let (mut command, _) = self.session()?;
         command.arg("--").arg(&self.target.host).arg(command_line);
-        command.stderr(self.messages.pipe(Arc::new(AtomicBool::new(false)))?);
+        command.stderr(self.stderr()?);
         child::start_over(command, socket)
     }
 
-    /// The login whose turn it is, if it is not this one. One TCP connection carries no more than its window in a round trip;
-    /// further ones are made only if the user wants them, and only non-interactively.
+    /// For a session, whose messages are for no person unless it logs in by itself.
+    fn stderr(&self) -> Result<Stdio> {
+        self.messages.pipe(self.is_single()).map(|(stderr, _)| stderr)
+    }
+
+    /// The login with the fewest sessions, if it is not this one. One TCP connection carries no more than its window in a round
+    /// trip; further ones are made only where the user wants them or that gains, and never with a question.
     fn another(&self) -> Option<Arc<Login>> {
-        let turn = self.sessions.fetch_add(1, Ordering::Relaxed) % self.target.logins.max(1);
-        if turn == 0 {
-            return None;
-        }
+        let mine = self.sessions.load(Ordering::Relaxed);
         let mut further = lock(&self.further);
-        let logins = further.as_mut()?;
-        if let Some(login) = logins.get(turn - 1) {
-            return Some(login.clone());
-        }
-        let mut target = Target { logins: 1, ..self.target.clone() };
-        target.options.insert(0, "BatchMode=yes".into());
-        let made = Login::new(target).and_then(|login| login.enter().map(|_| login));
-        match made {
-            Ok(login) => {
-                logins.push(Arc::new(login));
-                logins.last().cloned()
-            }
-            Err(_) => {
+        if mine > 0 && !further.is_over && further.logins.len() + 1 < self.target.logins.unwrap_or(1) {
+            match self.beside() {
+                Ok(login) => further.logins.push(Arc::new(login)),
                 // A person would have to answer.
-                *further = None;
-                None
+                Err(_) => further.is_over = true,
             }
         }
+        let sessions = |login: &Arc<Login>| login.sessions.load(Ordering::Relaxed);
+        let least = further.logins.iter().min_by_key(|login| sessions(login)).filter(|login| sessions(login) < mine).cloned();
+        if least.is_none() {
+            self.sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        least
+    }
+
+    /// Logs in a few times more, as one connection is full; how many of these logins there are. 0 where a question could be asked, or
+    /// the host or the user allows no more.
+    pub fn widen(&self) -> usize {
+        let is_own = matches!(&*lock(&self.master), Some(Master::Own(_)));
+        let mut further = lock(&self.further);
+        let allowed = self.target.logins.is_none() && !self.is_further && is_own && is_without_questions(&self.messages.first());
+        if !allowed || std::mem::replace(&mut further.is_over, true) {
+            return 0;
+        }
+        let made = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..LOGINS).map(|_| scope.spawn(|| self.beside())).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()?.ok()).map(Arc::new).collect()
+        });
+        further.logins = made;
+        further.logins.len()
     }
 
     /// ssh in a further session of the one login, which is made if there is none; and how long its other end may take to
@@ -266,39 +319,82 @@ impl Login {
     /// With `verbose` ssh prints how it logs in.
     fn log_in(&self, verbose: bool) -> Result<Master> {
         let config = self.config();
+        if let Some(config) = &config {
+            self.undone.get_or_init(|| config.undone());
+        }
         // Where ssh has no place for a control socket no master can answer.
         let its_socket = config.as_ref().map(|config| config.get("controlpath").unwrap_or("none"));
-        if its_socket != Some("none") && self.users_master() {
-            return Ok(Master::Users(its_socket.map(str::to_string)));
+        if !self.is_further && its_socket != Some("none") {
+            if self.users_master() {
+                return Ok(Master::Users(its_socket.map(str::to_string)));
+            }
+            if let Some(config) = config.as_ref().filter(|config| config.has_persistent_master()) {
+                return self.start_users_master(config);
+            }
         }
         let Some(socket) = &self.socket else { return Ok(Master::Each) };
         let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
         ours.extend(config.as_ref().and_then(Config::ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()));
-        if verbose {
+        // Whoever has silenced ssh does not hear of how it logs in, either.
+        let is_silenced = matches!(config.as_ref().and_then(|config| config.get("loglevel")), Some("QUIET" | "FATAL" | "ERROR"));
+        let may_widen = self.target.moves_data && self.target.logins.is_none() && !is_silenced;
+        if verbose || may_widen {
             ours.push("LogLevel=DEBUG1".into());
         }
         let mut command = self.ssh(&ours, true);
         command.args(["-N", "--"]).arg(&self.target.host);
-        // ssh asks a person on the terminal itself, whatever these are.
-        let shown = Arc::new(AtomicBool::new(std::io::stderr().is_terminal()));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.messages.pipe(shown.clone())?);
+        // ssh asks a person on the terminal itself, whatever these are. What it prints for one (a banner, a warning, a key to be
+        // touched) is passed on to wherever standard error goes.
+        let (stderr, shown) = self.messages.pipe(!self.is_further && !(verbose && is_silenced))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
         let until = Instant::now() + LOGIN;
         // The socket is there as soon as the login is.
         while !socket.exists() {
             if !matches!(child.try_wait(), Ok(None)) {
+                shown.finish(true);
                 let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before the login");
                 return Err(self.explain(e.remedy_is(Remedy::Reconnect)));
             }
             if Instant::now() > until {
                 child::end(&mut child);
+                shown.finish(true);
                 return Err(self.explain(Error::new(ErrorKind::TimedOut, "connect").because("the login took too long")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // From now on the screen is the display's.
-        shown.store(false, Ordering::Relaxed);
+        shown.finish(false);
+        self.messages.keep_first();
         Ok(Master::Own(child))
+    }
+
+    /// Starts the master that the user's configuration asks for (`ControlMaster auto` and `ControlPersist`): it stays behind, and
+    /// later commands, the user's own too, log in no more.
+    fn start_users_master(&self, config: &Config) -> Result<Master> {
+        let ciphers: Vec<OsString> = config.ciphers().map(|ciphers| format!("Ciphers={ciphers}").into()).into_iter().collect();
+        let mut command = self.ssh(&ciphers, true);
+        command.args(["-N", "--"]).arg(&self.target.host);
+        let (stderr, shown) = self.messages.pipe(true)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        let mut child = child::start_with_us(command)?;
+        let until = Instant::now() + LOGIN;
+        // It leaves as soon as the login is there; a child of its own serves the socket.
+        let e = loop {
+            match child.try_wait() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                Ok(None) => {
+                    child::end(&mut child);
+                    break Error::new(ErrorKind::TimedOut, "connect").because("the login took too long");
+                }
+                Ok(Some(status)) if status.success() && self.users_master() => {
+                    shown.finish(false);
+                    return Ok(Master::Users(config.get("controlpath").map(str::to_string)));
+                }
+                _ => break Error::new(ErrorKind::Broken, "connect").because("ssh ended before the login").remedy_is(Remedy::Reconnect),
+            }
+        };
+        shown.finish(true);
+        Err(self.explain(e))
     }
 
     /// Tries again for two seconds where the host has refused a session, since one before it may be about to end, or where it
@@ -367,6 +463,24 @@ impl Drop for Login {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_with_a_question_is_not_repeated() {
+        let by = |method: &str| format!("Authenticated to h ([192.0.2.1]:22) using \"{method}\".\n");
+        let key = |kind: &str| format!("debug1: Server accepts key: /home/me/.ssh/id {kind} SHA256:x agent\n");
+        for (text, silent) in [
+            (key("ED25519") + &by("publickey"), true),
+            (by("gssapi-with-mic"), true),
+            (key("ED25519-SK") + &by("publickey"), false),
+            (key("ECDSA-SK-CERT") + &by("publickey"), false),
+            (by("password"), false),
+            (by("keyboard-interactive"), false),
+            ("Authenticated using \"password\" with partial success.\n".to_string() + &by("publickey"), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_without_questions(&text), silent, "{text}");
+        }
+    }
 
     #[test]
     fn a_host_is_never_an_option_of_ssh() {

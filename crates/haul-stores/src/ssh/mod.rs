@@ -39,10 +39,14 @@ pub struct Target {
     pub identities: Vec<PathBuf>,
     /// `--ssh-option`: values for ssh's `-o`.
     pub options: Vec<OsString>,
-    /// Logins at the most, 0 counting as 1: those after the first must be non-interactive.
-    pub logins: usize,
+    /// So many logins, those after the first without questions; `None`: more than one if that gains, see [`Login::widen`].
+    pub logins: Option<usize>,
+    /// The run moves data.
+    pub moves_data: bool,
     /// Nothing from the host for this long ends a session; default 300 s.
     pub idle_timeout: Option<Duration>,
+    /// See [`crate::provider::Access::answer_timeout`].
+    pub answer_timeout: Option<Duration>,
 }
 
 impl Target {
@@ -60,8 +64,8 @@ pub fn remote_command(haul: Option<&str>, version: &str, word: Option<&str>) -> 
     let join = word.map_or(String::new(), |word| format!(" --join {word}"));
     let places = remote_places(haul, version);
     format!(
-        "exec sh -c 'for haul in {places}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" agent{join}; done; \
-         echo; echo \"haul-agent-missing `uname -sm`\"'"
+        "exec sh -c 'for haul in {places}; do command -v \"$haul\" >/dev/null 2>&1 && echo \"haul-agent-starts $haul\" && \
+         exec \"$haul\" agent{join}; done; echo; echo \"haul-agent-missing `uname -sm`\"'"
     )
 }
 

@@ -1,8 +1,11 @@
 //! How a host is reached: a login, haul on the other side of it, else plain SFTP.
 
-use std::sync::Arc;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::Location;
 use haul_core::units;
@@ -14,7 +17,7 @@ use super::routes::Routes;
 use super::{Login, Target, remote_command};
 use crate::agent::{self, Direct, SessionOptions};
 use crate::provider::Access;
-use crate::sftp::{self, CHANNELS};
+use crate::sftp::{self, CHANNELS, SPEAK};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -48,13 +51,15 @@ impl Reach {
             host: name.clone(),
             user: location.user.clone(),
             port: location.port.or(flags.port),
-            command: flags.ssh.as_ref().map(|words| words_of(words)).unwrap_or_default(),
+            command: flags.ssh.as_ref().map(|words| words_of(words)).transpose()?.unwrap_or_default(),
             config: flags.ssh_config.clone(),
             jump: flags.jump.clone(),
             identities: flags.identities.clone(),
             options: flags.ssh_options.iter().map(Into::into).collect(),
-            logins: flags.logins.max(1).into(),
+            logins: flags.logins.map(usize::from),
+            moves_data: access.moves_data,
             idle_timeout: access.idle_timeout,
+            answer_timeout: access.answer_timeout,
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);
@@ -83,7 +88,8 @@ impl Reach {
                     let channel = Box::new(move || login.sftp());
                     sftp::Host::connect("ssh", self.endpoint.clone(), channel, self.sessions())
                 };
-                Route::Sftp(self.login.again(|| connect(self.login.clone()))?.with_stripes(self.access.streams))
+                let host = self.login.again(|| connect(self.login.clone())).map_err(|e| self.without_sftp(e))?;
+                Route::Sftp(host.with_stripes(self.access.streams))
             }
         };
         let (streams, is_single) = (self.access.streams, self.login.is_single());
@@ -103,7 +109,16 @@ impl Reach {
                 }
             }
         };
-        Ok(SshHost { route, streams, placeable: self.placeable, direct: !self.flags.no_direct })
+        let direct = !self.flags.no_direct;
+        Ok(SshHost { route, streams, placeable: self.placeable, direct, login: self.login.clone(), homes: Mutex::default() })
+    }
+
+    /// A host that runs commands and has no SFTP can have haul.
+    fn without_sftp(&self, e: Error) -> Error {
+        match (&self.placeable, e.op() == SPEAK || e.kind() == ErrorKind::TimedOut) {
+            (true, false) => e.hint("if the server has no SFTP: --install-agent installs haul, which needs none"),
+            _ => e,
+        }
     }
 
     /// Sessions of ssh at the most.
@@ -156,6 +171,10 @@ impl Reach {
                 Err(if hinted { e } else { e.hint("give the path of haul with --agent, or omit it to use plain SFTP") })
             }
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
+                if e.kind() == ErrorKind::TimedOut {
+                    let next = "using plain SFTP (--agent names another haul, --no-agent does not look for one)";
+                    self.access.print(&format!("{}: {}; {next}", show(self.endpoint.as_bytes()), e.reason()));
+                }
                 if !self.flags.install_agent && agent::missing_platform(&e).is_some_and(|platform| platform == install::platform()) {
                     self.placeable = true;
                 }
@@ -171,7 +190,13 @@ impl Reach {
         let start = move |word: Option<&str>| login.run(&remote_command(asked.as_deref(), VERSION, word));
         let (sessions, streams, compress) = (self.sessions(), self.access.streams, self.access.compress);
         let site = self.site.clone();
-        let options = SessionOptions { sessions, streams, greeting: GREETING, version: VERSION, compress, direct, site };
+        let greeting = self.access.idle_timeout.map_or(GREETING, |timeout| timeout.min(GREETING));
+        let answer_timeout = self.access.answer_timeout;
+        let widen = (self.access.moves_data && self.flags.logins.is_none() && streams.is_none()).then(|| {
+            let login = self.login.clone();
+            Box::new(move || login.widen()) as Box<agent::Widen>
+        });
+        let options = SessionOptions { sessions, streams, greeting, answer_timeout, version: VERSION, compress, direct, site, widen };
         agent::Host::connect(Box::new(start), options, self.endpoint.clone(), path)
     }
 
@@ -213,9 +238,48 @@ impl Reach {
     }
 }
 
-/// `-e 'ssh -p 2222'`: the command and its arguments, split at blanks as rsync does.
-fn words_of(command: &std::ffi::OsStr) -> Vec<std::ffi::OsString> {
-    use std::os::unix::ffi::OsStrExt;
-    let words = command.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-    words.map(|word| std::ffi::OsStr::from_bytes(word).to_os_string()).collect()
+/// `-e 'ssh -p 2222 -o "User=x y"'`: the command and its arguments, split at blanks outside quotes. As in rsync, a quote that is
+/// doubled inside its own kind of quotes stands for itself, and a backslash has no meaning.
+fn words_of(command: &OsStr) -> Result<Vec<OsString>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let mut bytes = command.as_bytes().iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match quote {
+            Some(open) if byte == open && bytes.peek() == Some(&open) => word.get_or_insert_default().extend(bytes.next()),
+            Some(open) if byte == open => quote = None,
+            Some(_) => word.get_or_insert_default().push(byte),
+            None if matches!(byte, b'"' | b'\'') => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            None if matches!(byte, b' ' | b'\t') => words.extend(word.take().map(OsString::from_vec)),
+            None => word.get_or_insert_default().push(byte),
+        }
+    }
+    if quote.is_some() {
+        let e = Error::new(ErrorKind::Usage, "-e").because(format!("a quote is not closed: {}", show(command.as_bytes())));
+        return Err(e);
+    }
+    words.extend(word.map(OsString::from_vec));
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_at_blanks_outside_quotes() {
+        for (command, words) in [
+            ("ssh -p 2222", vec!["ssh", "-p", "2222"]),
+            ("ssh  -o \"User=x y\" ", vec!["ssh", "-o", "User=x y"]),
+            ("ssh -o 'ProxyCommand=nc \"a b\" 22'", vec!["ssh", "-o", "ProxyCommand=nc \"a b\" 22"]),
+            ("ssh -o User='x'y \"\"", vec!["ssh", "-o", "User=xy", ""]),
+            ("'it''s' a\\b", vec!["it's", "a\\b"]),
+            ("", vec![]),
+        ] {
+            assert_eq!(words_of(OsStr::new(command)).expect("closed"), words, "{command}");
+        }
+        assert_eq!(words_of(OsStr::new("ssh -o \"User=x")).expect_err("open").kind(), ErrorKind::Usage);
+    }
 }

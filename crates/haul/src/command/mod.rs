@@ -50,29 +50,51 @@ use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::Argument;
 use crate::ranks::Ranks;
-use crate::{open, out, transfer};
+use crate::{open, out, transfer, wild};
+use haul_core::place::OpenOptions;
 
 /// Levels that du shows without `-d`.
 const DU_DEPTH: u32 = 1;
 
-/// Runs over the arguments with one buffered standard output.
-fn over(places: &[Location], connect: &Connect, mut each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>) -> Exit {
+/// An argument of a host as the names that it matches; any other as it is.
+fn matches(place: &Location, hosts: &Hosts) -> Result<Vec<Location>> {
+    match wild::expand(place, hosts, OpenOptions::default())? {
+        Some(matches) => Ok(matches.into_iter().map(|found| found.location).collect()),
+        None => Ok(vec![place.clone()]),
+    }
+}
+
+/// Runs over what the arguments name with one buffered standard output.
+fn over(places: &[Location], connect: &Connect, each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>) -> Exit {
+    over_names(places, connect, matches, each)
+}
+
+fn over_names(
+    places: &[Location],
+    connect: &Connect,
+    names: impl Fn(&Location, &Hosts) -> Result<Vec<Location>>,
+    mut each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>,
+) -> Exit {
     let hosts = Hosts::new(connect);
     let mut to = BufWriter::with_capacity(64 << 10, Claimed::default());
-    let exits: Vec<Exit> = places
-        .iter()
-        .map(|place| {
-            let asked = Argument::new(place, &hosts);
-            match each(&asked, &mut to) {
-                Ok(0) => Exit::Success,
-                Ok(_) => Exit::Partial,
-                Err(e) if is_gone(&e) => Exit::Success,
-                Err(e) => {
-                    // What was printed so far comes before the complaint.
-                    let _flushed = to.flush();
-                    let named = e.path().is_some() || e.op() == "write";
-                    out::error(&if named { e } else { e.at(&asked.path) })
-                }
+    let named = places.iter().flat_map(|place| match names(place, &hosts) {
+        Ok(named) => named.into_iter().map(Ok).collect(),
+        Err(e) => vec![Err(e)],
+    });
+    let mut one = |place: Result<Location>, to: &mut dyn Write| {
+        let place = place?;
+        let asked = Argument::new(&place, &hosts);
+        each(&asked, to).map_err(|e| if e.path().is_some() || e.op() == "write" { e } else { e.at(&asked.path) })
+    };
+    let exits: Vec<Exit> = named
+        .map(|place| match one(place, &mut to) {
+            Ok(0) => Exit::Success,
+            Ok(_) => Exit::Partial,
+            Err(e) if is_gone(&e) => Exit::Success,
+            Err(e) => {
+                // What was printed so far comes before the complaint.
+                let _flushed = to.flush();
+                out::error(&e)
             }
         })
         .collect();
@@ -178,7 +200,8 @@ pub fn cat(flags: &CatFlags) -> Exit {
 }
 
 pub fn mkdir(flags: &MkdirFlags) -> Exit {
-    over(&flags.places, &flags.connect, |path, _| files::mkdir(path, flags.parents).map(|()| 0))
+    let literal = |place: &Location, _: &Hosts| Ok(vec![place.clone()]);
+    over_names(&flags.places, &flags.connect, literal, |path, _| files::mkdir(path, flags.parents).map(|()| 0))
 }
 
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
@@ -226,7 +249,12 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
 }
 
 pub fn ln(flags: &LnFlags, global: &Global) -> Exit {
-    over(std::slice::from_ref(&flags.link), &flags.connect, |path, to| ln::ln(path, flags, global, to))
+    over_names(
+        std::slice::from_ref(&flags.link),
+        &flags.connect,
+        |place, _| Ok(vec![place.clone()]),
+        |path, to| ln::ln(path, flags, global, to),
+    )
 }
 
 pub fn set(flags: &SetFlags, global: &Global) -> Exit {

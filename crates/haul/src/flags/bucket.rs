@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
 use crate::units;
@@ -32,7 +32,7 @@ pub struct MbArgs {
     #[arg(value_name = "s3://BUCKET", required = true)]
     paths: Vec<OsString>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl MbArgs {
@@ -82,7 +82,7 @@ pub struct RbArgs {
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl RbArgs {
@@ -119,7 +119,7 @@ pub struct HeadArgs {
     #[arg(long, value_name = "ID", value_parser = objects::version)]
     version_id: Option<String>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl HeadArgs {
@@ -188,7 +188,7 @@ pub struct PresignArgs {
     #[arg(long, value_name = "ID", value_parser = objects::version)]
     version_id: Option<String>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {

@@ -7,7 +7,7 @@ use haul_core::job::Bounds;
 use haul_core::spec::Selection;
 
 use super::bucket::versioned;
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use super::select::SelectArgs;
 use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
@@ -36,7 +36,7 @@ pub struct MkdirArgs {
     #[arg(short, long)]
     parents: bool,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl MkdirArgs {
@@ -119,7 +119,7 @@ pub struct RmArgs {
     #[command(flatten)]
     speed: WorkersArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl RmArgs {

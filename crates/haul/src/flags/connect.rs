@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use haul_stores::provider::{Access, Provider, Values};
 use haul_stores::registry::PROVIDERS;
 
 pub use haul_stores::provider::Access as Connect;
+
+use crate::units;
 
 /// All of them.
 #[derive(Debug)]
@@ -42,6 +45,26 @@ impl FromArgMatches for ConnectArgs {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+/// The flags of a command that asks hosts and moves no data: nothing watches its progress.
+#[derive(Args, Debug)]
+pub struct AskArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Abort when a host has not answered for DURATION: 60s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration, help_heading = "Safety")]
+    timeout: Option<Duration>,
+}
+
+impl AskArgs {
+    pub(super) fn resolve(self) -> Access {
+        // rsync's --timeout 0 is none at all; every wait here has a bound.
+        let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
+        let mut access = self.connect.resolve();
+        (access.idle_timeout, access.answer_timeout) = (timeout, timeout);
+        access
     }
 }
 

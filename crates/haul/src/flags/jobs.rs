@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ enum JobsSubcommand {
         #[arg(short = 'n', long)]
         dry_run: bool,
         #[command(flatten)]
-        connect: Box<ConnectArgs>,
+        connect: Box<AskArgs>,
     },
 }
 

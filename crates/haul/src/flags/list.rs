@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::{ArgMatches, Args, ValueHint};
 
 use super::bucket::versioned;
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use super::select::SelectArgs;
 use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
@@ -77,7 +77,7 @@ pub struct LsArgs {
     #[command(flatten)]
     speed: WorkersArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 /// The addresses, or the current directory.
@@ -174,7 +174,7 @@ pub struct DuArgs {
     #[command(flatten)]
     speed: WorkersArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl DuArgs {
@@ -252,7 +252,7 @@ pub struct TreeArgs {
     #[command(flatten)]
     speed: WorkersArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl TreeArgs {
@@ -293,7 +293,7 @@ pub struct CatArgs {
     #[arg(long, value_name = "ID", value_parser = objects::version)]
     version_id: Option<String>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl CatArgs {

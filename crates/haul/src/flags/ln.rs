@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::{Args, ValueHint};
 
 use super::change::refuse_stdio;
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, location, locations};
 use crate::location::{Location, Scheme};
 
@@ -61,7 +61,7 @@ pub struct LnArgs {
     #[arg(short = 'T', long)]
     no_target_directory: bool,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl LnArgs {
@@ -137,7 +137,7 @@ pub struct DfArgs {
     #[arg(short, long)]
     inodes: bool,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl DfArgs {

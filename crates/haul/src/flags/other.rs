@@ -12,7 +12,7 @@ use clap::{Args, ValueHint};
 use clap_complete::Shell;
 
 use super::Refusal;
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use crate::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct DoctorArgs {
     #[arg(value_name = "HOST", required = true, value_hint = ValueHint::Hostname)]
     hosts: Vec<OsString>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl DoctorArgs {

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use haul_core::job::ModeChange;
 
 use super::change::refuse_stdio;
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use haul_core::spec::{Owner, Principal};
 
 use super::keep::{parse_chown, parse_group};
@@ -37,7 +37,7 @@ struct Common {
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl Common {

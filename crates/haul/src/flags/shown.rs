@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Args, Command};
 use haul_stores::s3::S3;
 use haul_stores::ssh::SSH;
 
-use super::connect::ids_of;
+use super::connect::{AskArgs, ids_of};
 use super::global::GlobalArgs;
 use super::keep::KeepArgs;
 use super::select::SelectArgs;
@@ -89,7 +89,7 @@ fn brief(arg: Arg) -> Arg {
 /// The definitions as `-h` shows them: one list of the options that are used most.
 pub(super) fn short(command: Command) -> Command {
     let groups: BTreeSet<String> =
-        [ids_of(|_| true), ids::<GlobalArgs>(), ids::<KeepArgs>(), ids::<SelectArgs>(), ids::<SpeedArgs>()].into_iter().flatten().collect();
+        [ids::<AskArgs>(), ids::<GlobalArgs>(), ids::<KeepArgs>(), ids::<SelectArgs>(), ids::<SpeedArgs>()].into_iter().flatten().collect();
     let chosen = |command: &Command, arg: &Arg| {
         let id = arg.get_id().as_str();
         if arg.is_positional() {

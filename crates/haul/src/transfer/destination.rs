@@ -8,11 +8,14 @@ use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::Root;
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
+use haul_core::spec::TransferSpec;
 use haul_core::store::Store;
 use haul_stores::memory::Memory;
+use haul_stores::ssh::SshHost;
 
 use super::outlet::Outlet;
 use super::places::{Asked, Source, absolute, named};
+use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open;
 
@@ -164,5 +167,18 @@ pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
     });
     for root in roots.iter_mut().filter(|root| root.store.place().scheme == "local") {
         root.renames = on;
+    }
+}
+
+/// The same on a host behind ssh that all sources are on, too. Which file system a directory is on that a dry run has not made,
+/// and any where the host does not tell, only the rename itself finds out.
+pub fn rename_there(roots: &mut [Root], target: &dyn Store, hosts: &Hosts, spec: &TransferSpec) {
+    let Ok(there) = hosts.reach(&spec.destination) else { return };
+    let is_there = |source: &Location| hosts.reach(source).is_ok_and(|host| Arc::ptr_eq(&host, &there));
+    if SshHost::of(&*there).is_none() || !spec.sources.iter().all(|source| source.is_remote() && is_there(source)) {
+        return;
+    }
+    for root in roots {
+        root.renames = device(target.identity()).or(device(root.store.identity())).or(Some(0));
     }
 }

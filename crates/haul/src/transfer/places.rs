@@ -24,7 +24,7 @@ use super::outlet::Outlet;
 use crate::command::scope::{self, Match, What, key_of, nothing};
 use crate::hosts::Hosts;
 use crate::location::Location;
-use crate::open;
+use crate::{open, wild};
 
 /// Keys that can be no name are named up to so many.
 const UNFIT_NAMED: usize = 100;
@@ -213,6 +213,16 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     Ok(Source::Name { parent, leaf, kind: entry.kind, size: entry.size })
 }
 
+/// A name that a pattern has matched on a host behind ssh; with a slash behind it what is in it.
+fn matched_name(found: wild::Match, asked: &Asked<'_>) -> Result<Source> {
+    let wild::Match { parent, entry, location } = found;
+    if !location.means_contents() {
+        return Ok(Source::Name { parent, leaf: entry.name.leaf.to_vec(), kind: entry.kind, size: entry.size });
+    }
+    let host = asked.hosts.reach_for(&location, Role::Source, 0)?;
+    host.open(&host.path(&location), asked.source_options(Role::Source)).map(Source::Contents)
+}
+
 /// A device or a pipe that is named as the source of bytes: it is read.
 fn special(location: &Location) -> Option<Result<std::os::fd::OwnedFd>> {
     let path = open::path_of(&location.path);
@@ -233,8 +243,20 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     let mut missing = Vec::new();
     let mut sources = Vec::new();
     for location in asked.sources {
-        match source(location, asked) {
-            Ok(source) => sources.push(source),
+        let matches = if asked.listed { Ok(None) } else { wild::expand(location, asked.hosts, asked.source_options(Role::Browse)) };
+        match matches {
+            Ok(Some(matches)) => {
+                for found in matches {
+                    match matched_name(found, asked) {
+                        Ok(source) => sources.push(source),
+                        Err(e) => missing.push(e),
+                    }
+                }
+            }
+            Ok(None) => match source(location, asked) {
+                Ok(source) => sources.push(source),
+                Err(e) => missing.push(e),
+            },
             Err(e) => missing.push(e),
         }
     }

@@ -196,9 +196,12 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         chmod: attributes.chmod.clone(),
         target: places.target,
     };
-    if spec.operation == Operation::Move && !destination.is_remote() && may_rename(&job) {
+    if spec.operation == Operation::Move && may_rename(&job) {
         let target = job.target.clone();
-        destination::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path));
+        match destination.is_remote() {
+            true => destination::rename_there(&mut job.roots, &*target, &hosts, spec),
+            false => destination::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path)),
+        }
     }
     let sentence = sentence::sentence(spec, &job, &hosts, distrusted);
     if !is_check {

@@ -290,10 +290,12 @@ fn a_remote_haul_that_says_nothing_is_given_up() {
             sessions: 1,
             streams: None,
             greeting: Duration::from_millis(300),
+            answer_timeout: None,
             version: "0.1.0",
             compress: false,
             direct: None,
             site: Site::default(),
+            widen: None,
         };
         let connected = Host::connect(Box::new(hangs(printed)), wishes, "testhost".into(), b"/tmp");
         connected.map(|_| ()).expect_err("nobody greets");

@@ -49,10 +49,26 @@ fn no_more_sessions_than_the_server_allows() {
         let link = Options { delay: Duration::from_millis(10), ..Options::default() };
         let (w, _link) = over_a_link(link, &format!("MaxSessions {allowed}"));
         w.tree("src: big=60M big2=30M");
-        w.haul("cp -j 8 --no-direct src/ testhost:~/there").ends(0).says("by haul on the remote host");
+        w.haul("cp -j 8 --no-direct --logins 1 src/ testhost:~/there").ends(0).says("by haul on the remote host");
         w.assert_same("src", "there", What::USUAL);
         assert_eq!(w.server.logins(), 1);
         let sessions = w.server.sessions();
         assert!((at_least..=allowed).contains(&sessions), "{sessions} of {allowed} sessions");
     }
+}
+
+/// One large file over a long way, whose connection is full: a key makes more logins free of questions.
+#[test]
+fn one_large_file_is_carried_by_several_logins() {
+    // Nothing is lost in its queue.
+    let link = Options { delay: Duration::from_millis(100), rate: Some(8_000_000), queue: Some(64 << 20), ..Options::default() };
+    let (w, _link) = over_a_link(link, "");
+    w.tree("src: big=96M");
+    for words in ["cp --no-direct src/ testhost:~/there", "cp --no-direct testhost:~/there/ back"] {
+        let before = (w.server.logins(), w.server.sessions());
+        w.haul(words).ends(0).says("by haul on the remote host");
+        let (logins, sessions) = (w.server.logins() - before.0, w.server.sessions() - before.1);
+        assert!((2..=4).contains(&logins) && sessions >= 3, "{words}: {logins} logins, {sessions} sessions");
+    }
+    w.assert_same("src", "back", What::USUAL);
 }

@@ -114,6 +114,31 @@ fn mv_leaves_nothing_behind() {
 }
 
 #[test]
+fn wildcards_and_homes_of_others_are_found_by_haul_on_the_host() {
+    let (w, a) = (World::new("src: f1=1 f12=2 g=3"), haul_test::account::Account::new("/bin/sh").expect("root and useradd"));
+    w.haul("cp testhost:~/src/f1* picked/").ends(0).says("by haul on the remote host");
+    assert_eq!(w.names("picked"), "f1 f12");
+    a.file("f", "theirs").expect("written");
+    // As an argument of its own: in the words ~ is the working directory.
+    w.haul("cp").arg(format!("testhost:~{}/f", a.name)).arg("got").ends(0).says("by haul on the remote host");
+    assert_eq!(w.text("got"), "theirs");
+}
+
+#[test]
+fn mv_within_the_host_renames() {
+    let w = World::new("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
+    let before = (w.inode("src/d/b"), w.inode("src/a"));
+    w.haul("mv -n testhost:~/src/ testhost:~/dst").ends(0);
+    w.haul("mv testhost:~/src/ testhost:~/dst").ends(0).out_has("2 (1 file, 1 directory), including the contents of directories");
+    assert_eq!((w.inode("dst/d/b"), w.inode("dst/a")), before, "they were not copied");
+    assert_eq!((w.read("dst/d/e/f").len(), w.read("dst/old").len()), (3, 4));
+    // To another file system it is copied.
+    let other = tempfile::tempdir_in("/dev/shm").expect("a place in memory");
+    w.haul(&format!("mv testhost:~/dst/d testhost:{}/moved", other.path().display())).ends(0);
+    assert!(!w.has("dst/d") && other.path().join("moved/d/e/f").exists());
+}
+
+#[test]
 fn links_are_followed_on_the_remote_host_too() {
     let w = World::new("out: x=300K d/y=5 remote: f=3 l->../out/x dl->../out/d");
     w.haul("cp -L testhost:~/remote/ copy").ends(0);

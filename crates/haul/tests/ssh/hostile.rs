@@ -326,6 +326,22 @@ fn a_server_that_answers_nothing_is_left_after_the_time_that_was_said() {
 }
 
 #[test]
+fn a_command_that_only_asks_ends_after_the_time_that_was_said() {
+    for (kind, words) in [
+        (kind::STAT, "ls testhost:/"),
+        (kind::READDIR, "ls -R testhost:/"),
+        (kind::OPENDIR, "du testhost:/"),
+        (kind::READDIR, "tree testhost:/"),
+        (kind::READ, "cat testhost:/large"),
+        (kind::LSTAT, "rm -r testhost:/small"),
+        (MKDIR, "mkdir testhost:/new"),
+    ] {
+        let v = Victim::new(two(), move |asked| if asked.kind == kind { Answer::Silence } else { Answer::Honest });
+        v.ends(&[30], &format!("{words} --timeout 1s"), &["no answer within 1 s (--timeout)"]);
+    }
+}
+
+#[test]
 fn what_a_server_says_in_words_cannot_write_to_the_screen() {
     let lie = |asked: &Asked<'_>| match asked.kind {
         kind::OPEN => {
@@ -351,9 +367,72 @@ fn a_link_that_points_to_odd_things_is_made_or_refused() {
     }
 }
 
-/// SSH_FXP_WRITE and SSH_FXP_MKDIR.
+/// Of section 3 of the draft.
 const WRITE: u8 = 6;
+const REMOVE: u8 = 13;
 const MKDIR: u8 = 14;
+const RMDIR: u8 = 15;
+const SYMLINK: u8 = 20;
+
+fn status(asked: &Asked<'_>, code: u32) -> Answer {
+    Answer::Raw(packet(kind::STATUS, asked.id, &[&code.to_be_bytes()[..], &string(b""), &string(b"")].concat()))
+}
+
+/// A name without attributes that matter.
+fn name(asked: &Asked<'_>, name: &[u8]) -> Answer {
+    Answer::Raw(packet(kind::NAME, asked.id, &names(&[(name.to_vec(), attrs(&file("")))])))
+}
+
+#[test]
+fn a_link_that_cannot_be_read_is_named_and_can_be_removed() {
+    let removed = Arc::new(AtomicUsize::new(0));
+    let count = removed.clone();
+    let v = Victim::new(dir([(b"d", dir([(b"l", Thing::Link(b"x".to_vec())), (b"good", file("good"))]))]), move |asked| match asked.kind {
+        kind::READLINK if asked.body.ends_with(b"/l") => status(asked, 4),
+        REMOVE | RMDIR => {
+            count.fetch_add(1, Ordering::Relaxed);
+            status(asked, 0)
+        }
+        _ => Answer::Honest,
+    });
+    v.ends(&[23], GET, &["d/l: ", "does not report the symlink's own target"]);
+    assert_eq!(v.landed(), ["d/", "d/good"]);
+    v.ends(&[0], "ls -l testhost:/d", &[]).out_has("l");
+    v.ends(&[0], "rm -r testhost:/d", &[]);
+    assert_eq!(removed.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_relative_link_that_a_server_resolves_is_restored_or_named() {
+    let link = |target: &[u8]| Thing::Link(target.to_vec());
+    let tree = dir([(b"a", file("5")), (b"d", dir([(b"l", link(b"../a")), (b"m", link(b"./../a"))]))]);
+    let v = Victim::new(tree, |asked| match asked.kind {
+        kind::READLINK if asked.body.ends_with(b"/l") || asked.body.ends_with(b"/m") => name(asked, b"/a"),
+        _ => Answer::Honest,
+    });
+    v.ends(&[23], GET, &["d/m: ", "does not report the symlink's own target"]);
+    assert_eq!(v.landed(), ["a", "d/", "d/l"]);
+    assert_eq!(std::fs::read_link(v.scratch.path("dst/d/l")).expect("a link"), Path::new("../a"));
+}
+
+#[test]
+fn a_server_that_changes_the_target_of_a_new_link_is_named() {
+    let made = AtomicBool::new(false);
+    let v = Victim::new(dir([(b"there", dir([]))]), move |asked| match asked.kind {
+        SYMLINK | REMOVE => {
+            made.store(asked.kind == SYMLINK, Ordering::Relaxed);
+            status(asked, 0)
+        }
+        kind::LSTAT if asked.body.ends_with(b"/l") && made.load(Ordering::Relaxed) => {
+            Answer::Raw(packet(kind::ATTRS, asked.id, &attrs(&Thing::Link(b"<error>".to_vec()))))
+        }
+        kind::READLINK if asked.body.ends_with(b"/l") && made.load(Ordering::Relaxed) => name(asked, b"<error>"),
+        _ => Answer::Honest,
+    });
+    std::fs::create_dir(v.scratch.path("dst")).expect("made");
+    std::os::unix::fs::symlink("../a", v.scratch.path("dst/l")).expect("made");
+    v.ends(&[23], "cp dst/ testhost:/there/", &["l: ", "the server made the symlink lead to <error> instead of ../a"]);
+}
 
 #[test]
 fn a_host_that_is_lost_is_called_a_few_times_and_not_once_a_file() {

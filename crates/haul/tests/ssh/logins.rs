@@ -97,6 +97,25 @@ fn a_password_is_asked_for_once_and_several_sessions_come_of_it() {
 }
 
 #[test]
+fn a_persistent_master_of_the_configuration_serves_later_commands() {
+    let p = Person::new(PASSWORD);
+    let config = p.world.server.read("ssh_config");
+    let socket = p.world.path("c-%C").display().to_string();
+    p.world.server.write("ssh_config", format!("{config}  ControlMaster auto\n  ControlPersist 60\n  ControlPath {socket}\n"));
+    let mut session = p.starts("cp src/ @/there");
+    session.answers("assword:", &p.account.password);
+    assert_asked(&session.ends(0), "assword:", 1);
+    for words in ["ls @/there", "cp @/there/ back"] {
+        assert_asked(&p.starts(words).ends(0), "assword:", 0);
+    }
+    assert_eq!(p.world.server.logins(), 1);
+    assert!(p.has_copy() && p.world.has("back/a"));
+    let mut leave = std::process::Command::new("ssh");
+    leave.arg("-F").arg(p.world.server.config()).args(["-O", "exit"]).arg(format!("{}@testhost", p.account.name));
+    assert!(leave.status().expect("ssh runs").success());
+}
+
+#[test]
 fn a_key_asks_nobody() {
     let p = Person::of(plenty(""));
     assert_asked(&p.starts("cp -j 4 src/ @/there").ends(0), "assword", 0);

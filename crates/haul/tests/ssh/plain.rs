@@ -97,6 +97,51 @@ fn mv_moves_there() {
 }
 
 #[test]
+fn wildcards_on_the_host_are_matched_by_haul() {
+    let w = World::new("src: f1=1 f12=2 g=3 .f1h=4 d1/x=5 d2/y=6 a*b=7 axb=8");
+    w.haul("cp testhost:~/src/f1* testhost:~/src/[gh] picked/").ends(0);
+    assert_eq!(w.names("picked"), "f1 f12 g");
+    w.haul("cp testhost:~/s?c/d*/ contents").ends(0);
+    assert_eq!(w.names("contents"), "x y");
+    w.haul("cp testhost:~/src/*/x one").ends(0);
+    assert_eq!(w.read("one"), w.read("src/d1/x"));
+    // Something of just this name is what is meant.
+    w.write("src/a*b", "star");
+    assert_eq!(w.haul("cat testhost:~/src/a*b").ends(0).out, "star");
+    w.haul("ls testhost:~/src/f1*").ends(0).out_has("/src/f1\n").out_has("/src/f12\n").never_says("/src/g");
+    w.haul("rm testhost:~/src/f*").ends(0);
+    assert_eq!(w.names("src"), ".f1h a*b axb d1/ d1/x d2/ d2/y g");
+    for words in ["ls testhost:~/src/z*", "cp testhost:~/src/z* dst", "rm testhost:~/z*/x"] {
+        w.says(23, words, &["nothing matches"]);
+    }
+}
+
+#[test]
+fn the_home_of_another_user_is_found() {
+    let (w, a) = (World::new(""), crate::support::account("/bin/sh"));
+    a.file("d/f", "theirs").expect("written");
+    let of = |path: &str| format!("testhost:~{}{path}", a.name);
+    Scratch::haul(&w, "cp").arg(of("/d/f")).arg("got").arg("-F").arg(w.server.config()).alone().ends(0);
+    assert_eq!(w.text("got"), "theirs");
+    Scratch::haul(&w, "ls").arg(of("")).arg("-F").arg(w.server.config()).alone().ends(0).out_has("d/");
+    Scratch::haul(&w, "ls").arg("testhost:~no-such-user/d").arg("-F").arg(w.server.config()).alone().ends(23);
+}
+
+#[test]
+fn mv_within_the_host_renames() {
+    let w = World::new("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
+    let before = (w.inode("src/d/b"), w.inode("src/a"));
+    w.haul("mv -n testhost:~/src/ testhost:~/dst").ends(0);
+    w.haul("mv testhost:~/src/ testhost:~/dst").ends(0).out_has("2 (1 file, 1 directory), including the contents of directories");
+    assert_eq!((w.inode("dst/d/b"), w.inode("dst/a")), before, "they were not copied");
+    assert_eq!((w.read("dst/d/e/f").len(), w.read("dst/old").len()), (3, 4));
+    // To another file system it is copied.
+    let other = tempfile::tempdir_in("/dev/shm").expect("a place in memory");
+    w.haul(&format!("mv testhost:~/dst/d testhost:{}/moved", other.path().display())).ends(0);
+    assert!(!w.has("dst/d") && other.path().join("moved/d/e/f").exists());
+}
+
+#[test]
 fn a_killed_upload_goes_on_where_it_was() {
     let w = World::new("src: big=40M");
     let run = w.haul("cp --chunk-size 1M --bwlimit 10M src/ testhost:~/there").start();

@@ -33,6 +33,15 @@ fn a_path_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn a_disk_without_inodes_is_not_said_to_have_room() {
+    let w = World::new("");
+    haul_test::tree::spread(&w.path("src"), 1, 40, 100).expect("made");
+    let volume = Volume::new(&Kind::Tmpfs { inodes: Some(20) }, 20 << 20).expect("a file system can be mounted: root");
+    let err = w.says(11, &format!("cp src/ testhost:{}", volume.path().display()), &["no inodes are left (df -i)"]);
+    assert!(!err.contains("MiB free"), "{err}");
+}
+
+#[test]
 fn a_directory_that_is_not_the_users_takes_nothing() {
     let w = World::new("src: a=5 big=6M d/b=3");
     let a = account("/bin/sh");

@@ -63,6 +63,21 @@ fn what_a_start_up_file_prints_is_shown_and_ends_the_run() {
 }
 
 #[test]
+fn a_program_named_haul_that_says_nothing_is_named_and_left() {
+    let w = World::served("src: a=5 tools/", "SetEnv PATH=~/tools:/usr/bin:/bin");
+    w.write("tools/haul", "#!/bin/sh\nexec cat >/dev/null\n");
+    w.sh("chmod +x tools/haul");
+    let silent = "haul was started there and said nothing within 1 s";
+    for words in ["cp src/ testhost:~/there", "ls testhost:~/there"] {
+        w.haul(&format!("{words} --timeout 1s")).ends(0).err_has(silent).err_has("--no-agent");
+    }
+    w.assert_same("src", "there", SAME);
+    w.says(30, "ls --timeout 1s --agent haul testhost:~/there", &[silent, "--agent"]);
+    w.says(0, "ls --no-agent testhost:~/there", &[]);
+    w.haul("doctor --timeout 1s testhost").ends(0).out_has("does not answer");
+}
+
+#[test]
 fn what_a_start_up_file_says_on_standard_error_does_no_harm() {
     let (a, _) = prints("echo 'Permission denied to strangers' >&2");
     goes_and_comes_back(&World::new(""), &at(&a, "there"));
@@ -93,9 +108,43 @@ fn a_banner_of_the_server_does_not_disturb() {
     let w = with_banner("Permission denied to everybody who may not.\nConnection refused is what they get.\n");
     goes_and_comes_back(&w, "testhost:~/there");
     // The words of the banner are not taken for the reason.
-    w.haul("cp testhost:~/absent dst").ends(23).err_has("no such file").err_lacks("Permission denied");
+    let err = w.says(23, "cp testhost:~/absent dst", &["no such file", "Permission denied to everybody who may not.\n"]);
+    let reasons: Vec<&str> = err.lines().filter(|line| line.starts_with("haul: ")).collect();
+    assert!(!reasons.is_empty() && !reasons.iter().any(|line| line.contains("Permission denied")), "{err}");
     w.server.write("known_hosts", "");
     w.says(10, "cp src/ testhost:~/x", &["Host key verification failed", "log in once"]);
+}
+
+#[test]
+fn what_ssh_prints_for_a_person_reaches_standard_error_without_a_terminal() {
+    let w = with_banner("This system is monitored.\n");
+    let other = World::new("");
+    w.server.write("known_hosts", other.server.read("known_hosts").replace(&other.server.port.to_string(), &w.server.port.to_string()));
+    let parts = ["This system is monitored.", "REMOTE HOST IDENTIFICATION HAS CHANGED"];
+    for words in ["ls", "doctor"] {
+        let words = format!("{words} --ssh-option StrictHostKeyChecking=no testhost:");
+        let err = w.says(0, &words, &parts);
+        assert!(!err.contains("debug1") && err.matches(parts[0]).count() == 1, "{err}");
+    }
+}
+
+#[test]
+fn a_configuration_that_takes_standard_input_from_sessions_does_no_harm() {
+    let w = World::new("");
+    w.server.write("ssh_config", w.server.read("ssh_config") + "  StdinNull yes\n");
+    goes_and_comes_back(&w, "testhost:~/there");
+}
+
+#[test]
+fn a_start_up_file_that_reads_standard_input_is_named() {
+    let a = account("/bin/bash");
+    a.file(".bashrc", "cat >/dev/null\n").expect("written");
+    World::new("").says(10, &format!("ls --timeout 1s {}", at(&a, "")), &["a login script may hang", "(.bashrc) reads standard input"]);
+}
+
+#[test]
+fn a_jump_host_that_does_not_resolve_is_named() {
+    World::new("").says(10, "ls -J no-such-jump.invalid testhost:", &["no-such-jump.invalid: a jump host (-J"]);
 }
 
 #[test]
@@ -111,7 +160,7 @@ fn a_server_without_sftp_says_so() {
     for lines in ["Subsystem other /bin/true", "Subsystem sftp /nonexistent/sftp-server", "Subsystem sftp /bin/true"] {
         let w = World::served("src: a=5", lines);
         for words in ["cp src/ testhost:~/x", "cp testhost:~/src back", "ls testhost:"] {
-            w.says(10, words, &["testhost", "SFTP"]);
+            w.says(10, words, &["testhost", "SFTP", "--install-agent installs haul"]);
         }
     }
 }

@@ -26,6 +26,21 @@ fn to_silence(window: &Arc<Window>) -> (Arc<Link>, UnixStream) {
 }
 
 #[test]
+fn a_heartbeat_is_no_answer_where_there_is_a_limit_for_answers() {
+    let (link, remote) = to_silence(&Arc::new(Window::new(Some(SILENT))));
+    let mut beats = Plain(Bounded::new(remote.into(), Duration::MAX, Arc::default()).expect("bounded"));
+    let (begun, ticket) = (Instant::now(), link.ask(9, &[], 0).expect("sent"));
+    let waiting = std::thread::spawn(move || ticket.wait());
+    while !waiting.is_finished() && begun.elapsed() < Duration::from_secs(60) {
+        // Once the link is over nobody takes them.
+        let _ = beats.send(head(kind::HEARTBEAT, 0), &[]);
+        std::thread::sleep(SILENT / 7);
+    }
+    assert!(waiting.is_finished());
+    assert_eq!(waiting.join().expect("no panic").expect_err("no answer").kind(), ErrorKind::TimedOut);
+}
+
+#[test]
 fn who_waits_for_room_finds_out_that_the_links_are_silent() {
     let window = Arc::new(Window::default());
     let (first, _taken) = to_silence(&window);

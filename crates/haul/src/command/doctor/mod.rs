@@ -103,8 +103,9 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
         reach.place()?;
     }
     let named = flags.agent.as_deref();
+    let patience = connect.answer_timeout.map_or(PATIENCE, |timeout| timeout.min(PATIENCE));
     let begun = Instant::now();
-    let probed = match probe(&login, named, env!("CARGO_PKG_VERSION"), if alone { LOGIN } else { PATIENCE }) {
+    let probed = match probe(&login, named, env!("CARGO_PKG_VERSION"), if alone { LOGIN } else { patience }) {
         Ok(probed) => Some(probed),
         // Each other session would ask for a login of its own.
         Err(e) if alone => return Err(login.explain(e)),

@@ -69,7 +69,7 @@ pub fn haul_options(connect: &Connect) -> Vec<OsString> {
     }
     option("--ssh", connect.ssh.clone());
     option("--agent", connect.agent.clone().map(Into::into));
-    option("--logins", (connect.logins > 1).then(|| connect.logins.to_string().into()));
+    option("--logins", connect.logins.map(|logins| logins.to_string().into()));
     option("--data-ports", connect.data_ports.map(|(low, high)| format!("{low}:{high}").into()));
     option("--endpoint-url", objects.endpoint_url.clone().map(Into::into));
     option("--profile", objects.profile.clone().map(Into::into));
