@@ -251,6 +251,12 @@ pub trait Observer: Send + Sync {
         Choice::word
     }
 
+    /// Has everything written before that was said, by `most` after something was written last. A rank among others calls it before
+    /// its report, the first one before the end. One that wraps another forwards this.
+    fn flush(&self, most: Duration) {
+        let _ = most;
+    }
+
     /// Whether `Item` events of this action are wanted at all; asked once for each action.
     fn wants(&self, action: Action) -> bool {
         let _ = action;

@@ -30,6 +30,7 @@ pub mod outline;
 pub mod pace;
 pub mod place;
 pub mod plan;
+pub mod pool;
 pub mod receipt;
 pub mod report;
 pub mod retry;

@@ -92,7 +92,7 @@ impl SshMake {
         );
         fs::write(at("ssh_config"), client)?;
         let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
-        Ok(SshMake { running, account: account })
+        Ok(SshMake { running, account })
     }
 
     /// For ssh's `-F`. It knows the server as `testhost`.

@@ -176,8 +176,10 @@ fn together(invocation: Invocation, member: Member) -> Exit {
     }
     match ranks.meet(&invocation) {
         Ok(true) => {
+            out::through(ranks.lines().clone());
             let exit = obey(invocation, Some(&ranks));
             ranks.dismiss();
+            ranks.lines().close();
             exit
         }
         Ok(false) => Exit::Success,
@@ -206,13 +208,13 @@ fn obey(invocation: Invocation, ranks: Option<&Ranks>) -> Exit {
     match invocation.command {
         Command::Copy(flags) => transfer::copy(&flags, global, ranks),
         Command::Check(flags) => command::check(&flags, global, ranks),
-        Command::Sum(flags) => command::sum(&flags, global),
+        Command::Sum(flags) => command::sum(&flags, global, ranks),
         Command::Ls(flags) => command::ls(&flags, global),
-        Command::Du(flags) => command::du(&flags, global),
+        Command::Du(flags) => command::du(&flags, global, ranks),
         Command::Tree(flags) => command::tree(&flags, global),
         Command::Cat(flags) => command::cat(&flags),
         Command::Mkdir(flags) => command::mkdir(&flags),
-        Command::Rm(flags) => command::rm(&flags, global),
+        Command::Rm(flags) => command::rm(&flags, global, ranks),
         Command::Ln(flags) => command::ln(&flags, global),
         Command::Set(flags) => command::set(&flags, global),
         Command::Df(flags) => command::df(&flags, global),

@@ -1,7 +1,8 @@
 //! Standard output and standard error for text that is no run's output: help, pages, completions, usage errors.
 
 use std::borrow::Cow;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal};
+use std::sync::{Arc, OnceLock};
 
 use haul_core::entry::{Kind, show_text};
 use haul_core::job::Mode;
@@ -10,13 +11,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::Exit;
 use crate::flags::Text;
+use crate::ranks::lines::{self, Lines, Stream};
 use crate::render;
 use crate::render::json::{Failed, Record};
 
+/// Where the output of this process goes if it is a rank: set once, before anything is done.
+static LINES: OnceLock<Arc<Lines>> = OnceLock::new();
+
+pub fn through(lines: Arc<Lines>) {
+    let _ = LINES.set(lines); // a process is a rank of one job
+}
+
+/// Writes whole lines.
+pub fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    match LINES.get() {
+        Some(lines) => lines.write(stream, bytes),
+        None => lines::print(stream, bytes),
+    }
+}
+
+/// On standard error; nobody is left to hear that this failed.
+fn tell(line: &str) {
+    let _ = write(Stream::Err, format!("{line}\n").as_bytes());
+}
+
 /// Writes to standard output. A reader that has gone (`haul help | head -1`) is a quiet end, not an error.
 pub fn print(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    match write(Stream::Out, bytes) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
@@ -33,7 +54,7 @@ pub fn complain(text: &Text, color: bool) {
     // It may quote the command line. Escape sequences of its own make the styled form no text to clean.
     let clean = show_text(&text.plain);
     let styled = color && io::stderr().is_terminal() && matches!(clean, Cow::Borrowed(_));
-    let _ = io::stderr().lock().write_all(if styled { text.styled.as_bytes() } else { clean.as_bytes() });
+    let _ = write(Stream::Err, if styled { text.styled.as_bytes() } else { clean.as_bytes() });
 }
 
 /// An error that ended a command, and its exit code.
@@ -58,7 +79,7 @@ pub fn record(error: &haul_core::Error) {
 
 pub fn error_in(error: &haul_core::Error, mode: Mode) -> Exit {
     record(error);
-    let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));
+    tell(&format!("haul: {}", describe(error)));
     Exit::of_error(error, mode)
 }
 
@@ -70,17 +91,17 @@ pub fn error_of_document(error: &haul_core::Error) -> Exit {
 
 /// One failure among others.
 pub fn failure(error: &haul_core::Error) {
-    let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));
+    tell(&format!("haul: {}", describe(error)));
 }
 
 /// A line for people that is no error.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "haul: {}", show_text(line));
+    tell(&format!("haul: {}", show_text(line)));
 }
 
 /// The same for a list, without the program's name.
 pub fn say_plainly(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", show_text(line));
+    tell(&show_text(line));
 }
 
 fn describe(error: &haul_core::Error) -> String {

@@ -50,6 +50,12 @@ impl Watched {
         self.inner.on(event);
         self.printing.fetch_sub(1, Ordering::AcqRel);
     }
+
+    pub fn flush(&self, most: Duration) {
+        self.printing.fetch_add(1, Ordering::AcqRel);
+        self.inner.flush(most);
+        self.printing.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 pub struct Reporter {

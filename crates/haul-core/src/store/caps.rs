@@ -27,7 +27,8 @@ pub struct Caps {
     pub sets: MetaMask,
     /// Those of symlinks: fewer where a request to set them would follow the link.
     pub link_sets: MetaMask,
-    /// Names of owners are kept beside their numbers, and entries come with them.
+    /// Names of owners are kept beside their numbers, and entries come with them; an unfinished write is tied to its attributes, but
+    /// for [`Token::shared`](super::Token::shared).
     pub owner_names: bool,
     /// Attributes that give rights (setuid, devices, file capabilities) are left out: others may have chosen them.
     pub untrusted: bool,

@@ -31,6 +31,22 @@ pub struct Receipt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token(pub Box<[u8]>);
 
+/// Before the token of a write that stays another's.
+const SHARED: &[u8] = b"shared ";
+
+impl Token {
+    /// For a store that ties a write to its attributes (`Caps::owner_names`): parts of it are written here, and it stays another's, who
+    /// commits or abandons it whatever its attributes are here.
+    pub fn shared(&self) -> Token {
+        Token([SHARED, &self.0].concat().into())
+    }
+
+    /// The token itself, and whether it came from [`Token::shared`].
+    pub fn own(&self) -> (Token, bool) {
+        self.0.strip_prefix(SHARED).map_or_else(|| (self.clone(), false), |own| (Token(own.into()), true))
+    }
+}
+
 /// What a file is to become: known before its first byte is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'a> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::intern::intern;
 use crate::report::{Ending, FAILURES_KEPT, Failure, Kinds, Report, Times};
 use crate::spread::RankWork;
@@ -92,6 +92,25 @@ fn durations(t: &mut Times) -> [&mut Duration; 16] {
     ]
 }
 
+/// An error, for another rank that reports it.
+pub fn put_error(out: &mut Vec<u8>, e: &Error) {
+    varint::put(out, position(&ERRORS, &e.kind()));
+    put_bytes(out, e.op().as_bytes());
+    // Nothing is at an empty path.
+    put_bytes(out, e.path().unwrap_or_default());
+    put_bytes(out, e.reason().as_bytes());
+    put_bytes(out, e.next_step().unwrap_or_default().as_bytes());
+}
+
+/// What [`put_error`] has put.
+pub fn take_error(from: &mut Cursor<'_>) -> Option<Error> {
+    let kind = *ERRORS.get(from.small()? as usize)?;
+    let (op, path, reason, next_step) = (intern(&from.text()?), from.bytes()?, from.text()?, from.text()?);
+    let e = Error::new(kind, op).because(reason);
+    let e = if path.is_empty() { e } else { e.at(path) };
+    Some(if next_step.is_empty() { e } else { e.hint(next_step) })
+}
+
 pub fn encode(report: &Report) -> Vec<u8> {
     let (mut report, mut out) = (report.clone(), Vec::new());
     let mut put = |number: u64| varint::put(&mut out, number);
@@ -164,7 +183,6 @@ pub fn decode(bytes: &[u8]) -> Option<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     #[test]
     fn what_adds_up_and_failures_arrive() {

@@ -11,7 +11,7 @@ pub mod counts;
 pub mod message;
 pub mod policy;
 mod transport;
-pub(crate) mod wire;
+pub mod wire;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,9 @@
 //! Ranks that do one job: what they leave, what they print, how they end. Needs root and Open MPI.
 
+mod commands;
+mod lines;
 mod slurm;
+mod stores;
 mod support;
 
 use std::fs;
@@ -88,8 +91,7 @@ fn different_programs_and_words_are_found_first() {
 fn what_ranks_cannot_do_is_refused_once() {
     let w = World::new("src: a=1K");
     for (words, reason) in [
-        ("ls src", "several ranks do cp, sync, mv and check together"),
-        ("cp -n src/ dst", "a dry run is for one process"),
+        ("ls src", "several ranks do cp, sync, mv, check, sum, du and rm together"),
         ("cp src/a -", "a stream cannot be shared"),
         ("cp --no-such-option src dst", "unexpected argument"),
     ] {
@@ -114,19 +116,95 @@ fn ranks_of_another_mpi_do_not_copy_the_same_tree() {
     alone("cp src/ dst").ends(0);
 }
 
+/// Rank 0 has a record when the job begins. Another has one when it begins with a file: here it gets directories at once, as rank 0
+/// needs seconds for its own.
 #[test]
 fn a_killed_rank_ends_the_job_and_others_resume_it() {
     let w = tree();
-    for record in [4, 9] {
-        let kill = format!("HAUL_TEST_KILL_AT_RECORD={record} exec haul-mpi cp -a --chunk-size 64K --bwlimit 4M src/ dst");
-        let ended = w.with_other(3, "cp -a --chunk-size 64K --bwlimit 4M src/ dst", &kill).run();
-        // The rank may have had no so many records to write.
-        let killed = ended.err.contains("exited on signal 9") || ended.out.contains("EXIT CODE: 9");
-        assert!(killed != ended.status.success(), "{ended}");
+    let words = "cp -a --chunk-size 64K --bwlimit 600K src/ dst";
+    for record in [1, 3] {
+        let kill = format!("HAUL_TEST_KILL_AT_RECORD={record} exec haul-mpi {words}");
+        let ended = w.with_other(3, words, &kill).run();
+        assert!(!ended.status.success() && was_killed(&ended), "{ended}");
+        assert!(!w.path("dst/large").exists(), "it has not come to its end: {ended}");
     }
-    w.ranks(2, "cp -a src/ dst").ends(0);
+    let kill = format!("[ {} = 0 ] && export HAUL_TEST_KILL_AT_RECORD=9; exec {} {words}", support::RANK, program().display());
+    let ended = w.script(3, &kill).run();
+    assert!(!ended.status.success() && was_killed(&ended), "{ended}");
+    let resumed = w.ranks(2, "cp -a --json src/ dst").ends(0);
+    assert!(resumed.number("resumed_bytes") > 0, "{resumed}");
     w.assert_same("src", "dst", What::ALL);
     w.assert_clean("dst");
     let again = w.ranks(3, "cp -a --json src/ dst").ends(0);
     assert_eq!(again.finished()["bytes"], 0, "{again}");
+}
+
+/// In the words of Open MPI and of MPICH.
+fn was_killed(ended: &haul_test::program::Ended) -> bool {
+    ended.err.contains("exited on signal 9") || ended.out.contains("EXIT CODE: 9")
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_named_and_the_rest_is_copied() {
+    let w = tree();
+    let changing = w.path("src/large");
+    let job = w.ranks(3, "cp -a --chunk-size 64K --bwlimit 4M src/ dst").start();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::io::Write;
+            // Bounded, as the other thread may fail.
+            for _ in 0..5_000 {
+                if over.load(std::sync::atomic::Ordering::SeqCst) {
+                    break;
+                }
+                fs::OpenOptions::new().append(true).open(&changing).and_then(|mut file| file.write_all(b"more")).expect("written");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        let ended = job.wait();
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+        ended
+    });
+    let ended = ended.code(23);
+    assert!(ended.err.contains("large") && ended.err.contains("changed"), "{ended}");
+    assert!(!w.path("dst/large").exists());
+    w.sh("rm src/large");
+    w.ranks(2, "check src/ dst").ends(0);
+}
+
+#[test]
+fn a_dry_run_of_several_ranks_names_what_one_process_does_and_leaves_nothing() {
+    let w = tree();
+    w.sh("cp -a src dst; echo changed >dst/a; rm -r dst/many/d00003; mkdir -p dst/extra/of/it; echo x >dst/extra/of/it/f");
+    for words in ["sync -n --delete src/ dst", "cp -n -a src/ new", "mv -n src/ elsewhere/", "sync -n -i --delete src/ dst"] {
+        let before = w.sh("find . -newer src/a -o -name extra | sort; du -sb .");
+        let (one, many) = (w.haul(words).ends(0), w.ranks(3, words).ends(0));
+        // Which of two names of one file comes first is not decided.
+        let items = |text: &str| {
+            let mut lines: Vec<String> =
+                text.lines().filter(|line| line.contains('/') && !line.contains(" contents of ")).map(str::to_string).collect();
+            lines.retain(|line| !line.contains("d/e/f/g") && !line.contains("many/g"));
+            lines.sort();
+            lines
+        };
+        assert_eq!(items(&many.out), items(&one.out), "{words}");
+        assert!(many.out.contains("DRY RUN") || many.err.contains("DRY RUN"), "{many}");
+        assert_eq!(w.sh("find . -newer src/a -o -name extra | sort; du -sb ."), before, "{words}");
+        assert!(!w.path("new").exists() && !w.path("elsewhere").exists());
+    }
+}
+
+#[test]
+fn a_list_of_names_is_read_by_the_first_rank_and_copied_by_all() {
+    let w = tree();
+    w.write("list", "a\nmany/d00003\nmany/d00005/f0000007\nlarge\nd/e\nmissing\n");
+    let words = "cp -a -r --files-from";
+    w.haul(&format!("{words} list src one")).ends(23);
+    w.ranks(3, &format!("{words} list src many")).ends(23).says("missing");
+    w.sh("diff -r one many");
+    w.ranks(3, &format!("{words} - src piped")).stdin(w.path("list")).ends(23);
+    w.sh("diff -r one piped");
+    w.ranks(2, "cp --exclude-from - src/ dst").stdin(w.path("list")).ends(1).says("standard input reaches the first rank only");
+    w.ranks(2, "check --files-from list src one").ends(1);
 }

@@ -29,7 +29,16 @@ fn launcher() -> OsString {
 }
 
 /// The number of a rank, in its environment.
-const RANK: &str = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}";
+pub const RANK: &str = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}";
+
+/// What the ranks have printed on standard error, without the words of mpirun about codes.
+pub fn own(err: &str) -> Vec<&str> {
+    const MPIRUN: [&str; 8] =
+        ["-----", "Primary job", "a non-zero exit code", "mpirun detected", "mpirun has", "the job to be", "  Process name", "  Exit code"];
+    let mut lines: Vec<&str> = err.lines().filter(|line| !line.is_empty() && !MPIRUN.iter().any(|words| line.starts_with(words))).collect();
+    lines.sort_unstable();
+    lines
+}
 
 impl World {
     pub fn new(tree: &str) -> World {
@@ -48,12 +57,29 @@ impl World {
         self.mpirun(ranks, &format!("[ {RANK} = {} ] && {{ {other}; }} || exec {program} {words}", ranks - 1))
     }
 
+    /// Ranks that see mounts of their own, made by `script` before them all.
+    pub fn in_namespace(&self, ranks: u32, script: &str, words: &str) -> Program {
+        let mut run = Command::new("unshare");
+        let launched = format!("{script} {} -n {ranks} {} {words}", launcher().display(), program().display());
+        run.args(["--mount", "sh", "-c", &launched]);
+        self.environment(self.program(run, ""))
+    }
+
+    /// Ranks that run lines of a shell.
+    pub fn script(&self, ranks: u32, script: &str) -> Program {
+        self.mpirun(ranks, script)
+    }
+
     fn mpirun(&self, ranks: u32, script: &str) -> Program {
         let mut mpirun = Command::new(launcher());
         mpirun.args(["-n", &ranks.to_string(), "sh", "-c", script]);
+        self.environment(self.program(mpirun, ""))
+    }
+
+    fn environment(&self, run: Program) -> Program {
         // Open MPI refuses root and more ranks than processors, and its search for graphics cards hangs where something listens
         // at the ports of X servers.
-        let run = self.program(mpirun, "").env("HWLOC_COMPONENTS", "-gl").env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        let run = run.env("HWLOC_COMPONENTS", "-gl").env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         // Open MPI keeps a directory for each host and user, which several that start and end at once take from each other.
         let run = run.env("TMPDIR", &self.home).env("OMPI_MCA_orte_tmpdir_base", &self.home);
         run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")

@@ -108,7 +108,13 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
     store.pages.touch(&key);
-    let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(token).ok_or_else(gone)?;
+    let (own, is_shared) = token.own();
+    let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(&own).ok_or_else(gone)?;
+    if is_shared {
+        // Whoever has begun it knows its parts and attributes, and completes or abandons it.
+        let state = UploadState::Upload { id: id.to_string(), algorithm, whole, fingerprint, since: None, progress: Mutex::default() };
+        return Ok(Writing::boxed(store, name, key, spec, spec.entry.size, state));
+    }
     let bucket = store.bucket.like(spec.entry);
     let metadata = pairs(attributes::write(spec.entry, spec.keep, bucket.options.used()).of_its_kind("attach")?.headers);
     if bucket.options.fingerprint(&metadata) != fingerprint {

@@ -345,7 +345,7 @@ impl Login {
         command.args(["-N", "--"]).arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are. What it prints for one (a banner, a warning, a key to be
         // touched) is passed on to wherever standard error goes.
-        let (stderr, shown) = self.messages.pipe(!self.is_further && !(verbose && is_silenced))?;
+        let (stderr, shown) = self.messages.pipe(!(self.is_further || verbose && is_silenced))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
         let until = Instant::now() + LOGIN;

@@ -2,18 +2,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, show};
 use haul_core::filter::{Filter, Verdict};
 use haul_core::job::Bounds;
-use haul_core::survey::{Descend, Survey};
+use haul_core::pool::{Pool, Stage};
+use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
+use haul_core::team::wire::{Cursor, put_all, put_bytes};
 use haul_core::{Error, Result};
 
 use super::scope;
 use super::weigh;
 use crate::open;
+use crate::ranks::shared::{self, Outbox, Shared};
 use crate::render::listing::{Class, Counts, Listed, Usage};
 use crate::units;
 
@@ -71,11 +75,103 @@ pub struct Links(Mutex<HashSet<(u64, u64)>>);
 impl Links {
     /// Another name of this file has been here before.
     pub fn seen(&self, entry: &Entry) -> bool {
-        entry.kind != Kind::Dir && entry.nlink > 1 && {
-            let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.len() < LINKS_KEPT && !seen.insert((entry.dev, entry.ino))
+        entry.kind != Kind::Dir && entry.nlink > 1 && self.has((entry.dev, entry.ino))
+    }
+
+    fn has(&self, file: (u64, u64)) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.len() < LINKS_KEPT && !seen.insert(file)
+    }
+}
+
+/// A file as all nodes number it: the file system of the argument has another number on each, and what is mounted below it, too.
+fn file_of(entry: &Entry, top: &Entry) -> (u64, u64) {
+    if entry.dev == top.dev {
+        return (0, entry.ino);
+    }
+    let known = format!("{} {} {} {:?}", entry.dev, entry.ino, entry.size, entry.mtime);
+    (haul_core::hash::xxh128(known.as_bytes()) as u64 | 1 << 63, entry.ino)
+}
+
+/// What has been counted so far.
+struct Tally {
+    depth: u32,
+    by_dir: Mutex<BTreeMap<Vec<u8>, Sum>>,
+    links: Links,
+    errors: AtomicU64,
+}
+
+/// Records for rank 0: the sum of a directory, a file with several names, a number of errors.
+const SUM: u8 = 0;
+const LINK: u8 = 1;
+const ERRORS: u8 = 2;
+
+impl Tally {
+    fn new(depth: u32) -> Arc<Tally> {
+        Arc::new(Tally { depth, by_dir: Mutex::default(), links: Links::default(), errors: AtomicU64::new(0) })
+    }
+
+    fn by_dir(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Sum>> {
+        self.by_dir.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts something in a directory and in all above it.
+    fn add(&self, dir: &Dir, sum: Sum) {
+        let mut sums = self.by_dir();
+        let mut at = Some(dir);
+        while let Some(dir) = at {
+            if dir.depth() <= self.depth {
+                let own: &mut Sum = sums.entry(dir.path()).or_default();
+                own.merge(sum);
+            }
+            at = dir.parent();
         }
     }
+
+    /// Takes a record of another rank.
+    fn take(&self, record: &[u8]) -> Option<()> {
+        let (kind, rest) = record.split_first()?;
+        let mut from = Cursor(rest);
+        match *kind {
+            SUM => {
+                let path = from.bytes()?.to_vec();
+                let sum = Sum { bytes: from.number()?, files: from.number()?, dirs: from.number()? };
+                self.by_dir().entry(path).or_default().merge(sum);
+            }
+            LINK => {
+                let (file, size, path) = ((from.number()?, from.number()?), from.number()?, from.bytes()?);
+                if !self.links.has(file) {
+                    let dir = path.split(|b| *b == b'/').filter(|_| !path.is_empty()).fold(Dir::root(), |dir, part| dir.child(part));
+                    self.add(&dir, Sum { bytes: size, ..Sum::default() });
+                }
+            }
+            ERRORS => {
+                self.errors.fetch_add(from.number()?, Ordering::Relaxed);
+            }
+            _ => return None,
+        }
+        from.is_empty().then_some(())
+    }
+
+    /// Sends all to rank 0.
+    fn send(&self, to: &Outbox) {
+        for (path, sum) in std::mem::take(&mut *self.by_dir()) {
+            let mut record = vec![SUM];
+            put_bytes(&mut record, &path);
+            put_all(&mut record, &[sum.bytes, sum.files, sum.dirs]);
+            to.put(&record);
+        }
+        to.put(&shared::count(ERRORS, self.errors.swap(0, Ordering::Relaxed)));
+        to.flush();
+    }
+}
+
+fn link(entry: &Entry, top: &Entry) -> Vec<u8> {
+    let (device, number) = file_of(entry, top);
+    let mut record = vec![LINK];
+    put_all(&mut record, &[device, number, entry.size]);
+    put_bytes(&mut record, &entry.name.dir.path());
+    record
 }
 
 /// Sums of the directories down to a depth, the top under the empty path.
@@ -111,44 +207,82 @@ pub struct How<'a> {
     pub threads: usize,
 }
 
-/// Adds up everything below a directory, or one file.
-pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<Sums> {
+/// Adds up everything below a directory, or one file; with all ranks, if there are several.
+pub fn count(
+    asked: &open::Argument<'_>,
+    how: How<'_>,
+    cancel: &Cancel,
+    failed: &(dyn Fn(&Error) + Sync),
+    ranks: Option<Shared<'_>>,
+) -> Result<Sums> {
     if let Some(scope) = scope::of(asked)? {
-        return weigh::count(&scope, how);
+        return weigh::count(&scope, how, failed, ranks);
     }
     let (opened, top) = open::existing(asked)?;
-    let by_dir = Mutex::new(BTreeMap::new());
-    let errors = std::sync::atomic::AtomicU64::new(0);
-    let links = Links::default();
-    let tally = |entry: &Entry| {
-        if !how.chosen.admits(entry, &top) {
-            return Descend::No;
-        }
-        let sum_of_entry = Sum::of(entry, if entry.kind == Kind::Dir || links.seen(entry) { 0 } else { entry.size });
-        let mut sums = by_dir.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = (entry.kind == Kind::Dir).then(|| entry.name.dir.child(&entry.name.leaf));
-        let mut at: Option<&Dir> = Some(own.as_ref().unwrap_or(&entry.name.dir));
-        while let Some(dir) = at {
-            if dir.depth() <= how.depth {
-                let sum: &mut Sum = sums.entry(dir.path()).or_default();
-                sum.merge(sum_of_entry);
-            }
-            at = dir.parent();
-        }
-        Descend::Yes
-    };
     if opened.leaf.is_some() {
         return Ok(Sums { by_dir: BTreeMap::from([(Vec::new(), Sum::of(&top, top.size))]), by_class: BTreeMap::new(), errors: 0 });
     }
-    by_dir.lock().unwrap_or_else(PoisonError::into_inner).insert(Vec::new(), Sum::of(&top, 0));
+    let tally = Tally::new(how.depth);
+    tally.by_dir().insert(Vec::new(), Sum::of(&top, 0));
+    let of_others = tally.clone();
+    let stage = ranks.map(|ranks| ranks.stage(0, move |record| of_others.take(record)));
+    survey((&opened, &top), how, (cancel, failed), &tally, (stage, None))?;
+    let by_dir = std::mem::take(&mut *tally.by_dir());
+    Ok(Sums { by_dir, by_class: BTreeMap::new(), errors: tally.errors.load(Ordering::Relaxed) })
+}
+
+/// This rank's part of what rank 0 counts.
+pub fn help(stage: Stage, asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<()> {
+    let (stage, (opened, top)) = shared::opened(stage, || open::existing(asked))?;
+    let outbox = Outbox::of(&stage);
+    survey((&opened, &top), how, (cancel, failed), &Tally::new(how.depth), (Some(stage), Some(&outbox)))
+}
+
+type Failed<'a> = &'a (dyn Fn(&Error) + Sync);
+
+/// Counts what this rank finds; `outbox` for another rank than the first.
+fn survey(
+    (opened, top): (&open::Opened, &Entry),
+    how: How<'_>,
+    (cancel, failed): (&Cancel, Failed<'_>),
+    tally: &Tally,
+    (stage, outbox): (Option<Stage>, Option<&Outbox>),
+) -> Result<()> {
+    let visit = |entry: &Entry| {
+        if !how.chosen.admits(entry, top) {
+            return Descend::No;
+        }
+        let several = entry.kind != Kind::Dir && entry.nlink > 1;
+        let counts = entry.kind != Kind::Dir
+            && match outbox {
+                // Whether it counts, rank 0 knows.
+                Some(outbox) if several => {
+                    outbox.put(&link(entry, top));
+                    false
+                }
+                _ => !several || !tally.links.has(file_of(entry, top)),
+            };
+        let own = (entry.kind == Kind::Dir).then(|| entry.name.dir.child(&entry.name.leaf));
+        tally.add(own.as_ref().unwrap_or(&entry.name.dir), Sum::of(entry, if counts { entry.size } else { 0 }));
+        Descend::Yes
+    };
+    let failed = |e: Error, _| {
+        tally.errors.fetch_add(1, Ordering::Relaxed);
+        failed(&e);
+    };
     let spill = std::env::temp_dir();
     let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
-    survey.run(&Dir::root(), &tally, &|e, _| {
-        errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        failed(&e);
-    })?;
-    let by_dir = by_dir.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Sums { by_dir, by_class: BTreeMap::new(), errors: errors.into_inner() })
+    let leads = outbox.is_none();
+    let pool = Pool::new(how.threads, cancel, &spill, stage);
+    if leads {
+        pool.push([Piece::Dir(Dir::root())]);
+    }
+    let flush = || {
+        if let Some(outbox) = outbox {
+            tally.send(outbox);
+        }
+    };
+    survey.run_in(&pool, survey::BATCH, Visitor { visit: &visit, failed: &failed }, &flush)
 }
 
 fn shown(path: &[u8], below: &[u8]) -> String {

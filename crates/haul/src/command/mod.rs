@@ -18,6 +18,7 @@ mod object;
 mod output;
 mod presign;
 mod removed;
+pub mod rm;
 pub mod scope;
 mod set;
 pub mod slurm;
@@ -27,12 +28,14 @@ mod weigh;
 pub mod why;
 
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::job::{Bounds, Mode};
 use haul_core::meter::Meter;
+use haul_core::pool::Session;
 use haul_stores::s3::inventory::Object;
 use haul_stores::s3::{self, admin};
 
@@ -50,6 +53,7 @@ use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::Argument;
 use crate::ranks::Ranks;
+use crate::ranks::shared::{self, Shared};
 use crate::{open, out, transfer, wild};
 use haul_core::place::OpenOptions;
 
@@ -125,6 +129,31 @@ fn is_gone(e: &Error) -> bool {
     std::error::Error::source(e).and_then(|s| s.downcast_ref::<io::Error>()).is_some_and(|s| s.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// An error that all ranks have, said by one.
+fn refused(ranks: Option<&Ranks>, e: &Error) -> Exit {
+    if ranks.is_none_or(Ranks::leads) { out::error(e) } else { Exit::of_error(e, Mode::Copy) }
+}
+
+/// The same at rank 0 of several, which do each argument together.
+fn together(
+    places: &[Location],
+    connect: &Connect,
+    session: Option<&Arc<Session>>,
+    mut each: impl FnMut(&Argument<'_>, &mut dyn Write, Option<Shared<'_>>) -> Result<u64>,
+) -> Exit {
+    let (mut argument, mut lost) = (0, false);
+    over(places, connect, |path, to| {
+        // The ranks cannot go on: said once.
+        if lost {
+            return Ok(1);
+        }
+        let done = each(path, to, session.map(|session| Shared { session, argument }));
+        argument += 1;
+        lost = shared::is_lost(session);
+        done
+    })
+}
+
 pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
     let (json, threads) = (global.json, open::threads(flags.workers));
     let filter = match transfer::filter(&flags.selection) {
@@ -151,20 +180,20 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
     })
 }
 
-pub fn du(flags: &DuFlags, global: &Global) -> Exit {
+pub fn du(flags: &DuFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     let filter = match transfer::filter(&flags.selection) {
         Ok(filter) => filter,
-        Err(e) => return out::error(&e),
+        Err(e) => return refused(ranks, &e),
     };
     let depth = flags.depth.unwrap_or(DU_DEPTH);
-    over(&flags.places, &flags.connect, |path, to| {
-        let how = du::How {
-            depth,
-            chosen: du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system },
-            versions: flags.versions,
-            threads: open::threads(flags.workers),
-        };
-        let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
+    let how = du::How {
+        depth,
+        chosen: du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system },
+        versions: flags.versions,
+        threads: open::threads(flags.workers),
+    };
+    let each = |path: &Argument<'_>, to: &mut dyn Write, ranks: Option<Shared<'_>>| {
+        let sums = du::count(path, how, &Cancel::default(), &out::failure, ranks)?;
         let written = match global.json {
             true => du::du_json(&path.path, depth, flags.by_class, &sums, to),
             false if flags.by_class => {
@@ -174,7 +203,13 @@ pub fn du(flags: &DuFlags, global: &Global) -> Exit {
         };
         written.map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
-    })
+    };
+    let lead = |session: Option<&Arc<Session>>| together(&flags.places, &flags.connect, session, each);
+    let help = |stage, phase, path: &Argument<'_>| match phase {
+        weigh::RANGES => weigh::help(stage, path, how),
+        _ => du::help(stage, path, how, &Cancel::default(), &out::failure),
+    };
+    shared::run(ranks, &flags.places, &flags.connect, lead, help)
 }
 
 pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
@@ -204,15 +239,15 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
     over_names(&flags.places, &flags.connect, literal, |path, _| files::mkdir(path, flags.parents).map(|()| 0))
 }
 
-pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
+pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     let filter = match transfer::filter(&flags.selection) {
         Ok(filter) => filter,
-        Err(e) => return out::error(&e),
+        Err(e) => return refused(ranks, &e),
     };
     let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
     let chooses = !filter.is_empty() || chosen.bounds != Bounds::default() || chosen.one_file_system;
     let admit = |path: &[u8], object: &Object| weigh::admits(chosen, path, object);
-    let how = files::Rm {
+    let how = rm::Rm {
         recursive: flags.recursive,
         force: flags.force,
         quiet_missing: flags.ignore_missing,
@@ -231,11 +266,13 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         version: version.as_deref(),
         admit: chooses.then_some(&admit),
     };
-    let exit = over(&flags.places, &flags.connect, |path, _| {
+    let each = |path: &Argument<'_>, _: &mut dyn Write, ranks: Option<Shared<'_>>| {
         let Some(scope) = scope::of(path)? else {
-            return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry));
+            return rm::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry), ranks);
         };
-        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
+        let others = ranks.map(rm::Others);
+        let others = others.as_ref().map(|others| others as &dyn admin::Others);
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone), others };
         let removed =
             if flags.uploads { admin::rm_uploads(&scope, chosen.bounds.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
         match removed.left_dirs {
@@ -244,8 +281,16 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
             many => out::say(&format!("{many} directories match, too, and were left alone; -r removes what is in it")),
         }
         Ok(removed.failures)
-    });
-    reporter.end(exit)
+    };
+    let lead = |session: Option<&Arc<Session>>| together(&flags.places, &flags.connect, session, each);
+    let help = |stage, phase, path: &Argument<'_>| {
+        if phase == rm::KEYS {
+            return rm::help_with_keys(stage, path, |scope, gone| reporter.key(&path.path, scope, gone));
+        }
+        rm::help(stage, phase, path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry))
+    };
+    let exit = shared::run(ranks, &flags.places, &flags.connect, lead, help);
+    if ranks.is_none_or(Ranks::leads) { reporter.end(exit) } else { exit }
 }
 
 pub fn ln(flags: &LnFlags, global: &Global) -> Exit {
@@ -284,7 +329,7 @@ pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
     let reporter = removed::Reporter::new(global, flags.dry);
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else { return Ok(0) };
-        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone), others: None };
         admin::remove_bucket(&scope, flags.force, flags.dry, told).map(|removed| removed.failures)
     });
     reporter.end(exit)
@@ -309,7 +354,7 @@ pub fn presign(flags: &PresignFlags, global: &Global) -> Exit {
     })
 }
 
-pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
+pub fn sum(flags: &SumFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     let (algorithm, format) = match flags.format {
         SumFormat::Blake3 => (Algorithm::Blake3, Format::Manifest),
         SumFormat::Sha256sum => (Algorithm::Sha256, Format::Coreutils),
@@ -321,46 +366,52 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
     let lists = flags.output.is_some() || !global.json;
     if flags.sources.len() > 1 && format == Format::Manifest && lists {
         let e = Error::new(ErrorKind::Usage, "sum").because("a manifest covers one directory or file");
-        return out::error(&e.hint("run it once for each, or choose a --format of the coreutils"));
+        let e = e.hint("run it once for each, or choose a --format of the coreutils");
+        return refused(ranks, &e);
     }
     let filter = match transfer::filter(&flags.selection) {
         Ok(filter) => filter,
-        Err(e) => return out::error(&e),
+        Err(e) => return refused(ranks, &e),
     };
     let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
     let choice = sum::Choice { chosen, algorithm, format };
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.performance.bandwidth);
     let reading = sum::Reading { workers: flags.performance.workers, cancel: &cancel, meter: &meter };
-    let each = |path: &Argument<'_>, out: sum::Outputs<'_>| sum::sum(path, &choice, reading, &out::failure, out);
-    let Some(output) = &flags.output else {
-        return over(&flags.sources, &flags.connect, |path, to| {
-            let to: Option<&mut dyn Write> = Some(to);
-            let (manifest, json) = if global.json { (None, to) } else { (to, None) };
-            each(path, sum::Outputs { manifest, json })
+    let each =
+        |path: &Argument<'_>, out: sum::Outputs<'_>, ranks: Option<Shared<'_>>| sum::sum(path, &choice, reading, &out::failure, out, ranks);
+    let lead = |session: Option<&Arc<Session>>| {
+        let Some(output) = &flags.output else {
+            return together(&flags.sources, &flags.connect, session, |path, to, ranks| {
+                let to: Option<&mut dyn Write> = Some(to);
+                let (manifest, json) = if global.json { (None, to) } else { (to, None) };
+                each(path, sum::Outputs { manifest, json }, ranks)
+            });
+        };
+        let hosts = Hosts::new(&flags.connect);
+        let written = output::write(output, |to| {
+            let mut told = global.json.then(|| BufWriter::with_capacity(64 << 10, Claimed::default()));
+            flags.sources.iter().enumerate().try_fold(0, |n, (argument, place)| {
+                let json = told.as_mut().map(|told| told as &mut dyn Write);
+                let outputs = sum::Outputs { manifest: Some(&mut *to), json };
+                let ranks = session.map(|session| Shared { session, argument });
+                each(&Argument::new(place, &hosts), outputs, ranks).map(|more| n + more)
+            })
         });
+        match written {
+            Ok(0) => Exit::Success,
+            Ok(_) => Exit::Partial,
+            Err(e) => out::error(&e),
+        }
     };
-    let hosts = Hosts::new(&flags.connect);
-    let written = output::write(output, |to| {
-        let mut told = global.json.then(|| BufWriter::with_capacity(64 << 10, Claimed::default()));
-        flags.sources.iter().try_fold(0, |n, place| {
-            let json = told.as_mut().map(|told| told as &mut dyn Write);
-            each(&Argument::new(place, &hosts), sum::Outputs { manifest: Some(&mut *to), json }).map(|more| n + more)
-        })
-    });
-    match written {
-        Ok(0) => Exit::Success,
-        Ok(_) => Exit::Partial,
-        Err(e) => out::error(&e),
-    }
+    let wants = (lists, global.json);
+    let help = |stage, _, path: &Argument<'_>| sum::help(stage, path, &choice, reading, &out::failure, wants);
+    shared::run(ranks, &flags.sources, &flags.connect, lead, help)
 }
 
 pub fn check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     match &flags.manifest {
         None => transfer::check(flags, global, ranks),
-        Some(input) => match manifest::check(flags, input, global) {
-            Ok(exit) => exit,
-            Err(e) => out::error_in(&e, Mode::Check),
-        },
+        Some(input) => manifest::check(flags, input, global, ranks),
     }
 }

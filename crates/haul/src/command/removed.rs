@@ -1,6 +1,6 @@
 //! What `rm` and `rb` say of each name that went or would go: people read it on standard error, programs on standard output.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, show};
@@ -11,6 +11,7 @@ use super::scope::Scope;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::out;
+use crate::ranks::lines::Stream;
 use crate::render::listing::{Listed, Removed};
 
 /// Of one command; names come from any thread.
@@ -39,7 +40,7 @@ impl Reporter {
 
     fn tell(&self, removed: Removed<'_>) {
         let mut line = Vec::new();
-        let written = Listed::Removed(removed).write(&mut line).and_then(|()| io::stdout().lock().write_all(&line));
+        let written = Listed::Removed(removed).write(&mut line).and_then(|()| out::write(Stream::Out, &line));
         if let Err(e) = written
             && e.kind() != io::ErrorKind::BrokenPipe
         {

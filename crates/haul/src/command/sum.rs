@@ -1,21 +1,23 @@
 //! `haul sum`: a hash of every file of a tree, as a manifest or in the form of the coreutils.
 
 use std::io::{self, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask};
 use haul_core::hash::Algorithm;
 use haul_core::meter::Meter;
+use haul_core::pool::{Pool, Stage};
 use haul_core::spill::Sorter;
 use haul_core::store::Store;
-use haul_core::survey::{Descend, Survey};
-use haul_core::{Error, Result};
+use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
+use haul_core::{Error, Result, varint};
 
 use super::du::Chosen;
 use super::manifest::{self, Format, Line};
 use crate::open;
+use crate::ranks::shared::{self, Outbox, Shared};
 use crate::render::listing::{self, Listed};
 
 /// What is summed, and how it is written.
@@ -75,72 +77,158 @@ pub struct Outputs<'a> {
     pub json: Option<&'a mut dyn Write>,
 }
 
-/// Every regular file below a path, hashed by all processors, in the order of paths. In manifests, paths are as the
-/// coreutils would print them for the other formats: with the argument in front.
+/// Names of one batch that a rank gives away: hashing takes long.
+const BATCH: usize = 8;
+
+/// Records for rank 0: a line, a number of failures.
+const LINE: u8 = 0;
+const FAILURES: u8 = 1;
+
+type Failed<'a> = &'a (dyn Fn(&Error) + Sync);
+
+/// What is summed, for one rank.
+struct Hashing<'a> {
+    path: &'a [u8],
+    opened: &'a open::Opened,
+    top: &'a Entry,
+    choice: &'a Choice<'a>,
+    reading: Reading<'a>,
+    /// Lines of a manifest are wanted, objects of JSON are.
+    wants: (bool, bool),
+    failed: Failed<'a>,
+}
+
+impl Hashing<'_> {
+    /// The lines of a file, behind the path by which they are sorted.
+    fn record(&self, entry: &Entry) -> Result<Vec<u8>> {
+        let Choice { algorithm, format, .. } = *self.choice;
+        let (path, is_file) = (self.path, self.opened.leaf.is_some());
+        let digest = digest(&*self.opened.store, entry, algorithm, self.reading.meter).map_err(|e| e.on(&entry.name))?;
+        let shown = match (format, is_file) {
+            (Format::Manifest, _) => entry.name.path(),
+            (Format::Coreutils, true) => path.to_vec(),
+            (Format::Coreutils, false) => {
+                let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
+                [path, slash, &entry.name.path()].concat()
+            }
+        };
+        let line = Line { digest, stamp: Some((entry.size, entry.mtime)), path: shown };
+        // Of these lines neither has a line end within.
+        let mut record = line.path.clone();
+        record.push(0);
+        let written = if self.wants.0 { line.write(format, &mut record) } else { record.write_all(b"\n") };
+        let below = if is_file { Vec::new() } else { entry.name.path() };
+        let told = || Listed::Sum(listing::Sum::of(path, &below, entry, algorithm, &line.digest));
+        written.and_then(|()| if self.wants.1 { told().write(&mut record) } else { Ok(()) }).map_err(|e| Error::io(e, "write"))?;
+        Ok(record)
+    }
+
+    /// Hashes what this rank finds. `stage` and `flush` for several.
+    fn run(&self, stage: Option<Stage>, found: &(dyn Fn(&[u8]) + Sync), failures: &AtomicU64, flush: &(dyn Fn() + Sync)) -> Result<()> {
+        let leads = stage.as_ref().is_none_or(Stage::leads);
+        let fail = |e: Error| {
+            failures.fetch_add(1, Ordering::Relaxed);
+            (self.failed)(&e);
+        };
+        let visit = |entry: &Entry| {
+            if !self.choice.chosen.admits(entry, self.top) {
+                return Descend::No;
+            }
+            if entry.kind == Kind::File {
+                match self.record(entry) {
+                    Ok(record) => found(&record),
+                    Err(e) => fail(e),
+                }
+            }
+            Descend::Yes
+        };
+        if self.opened.leaf.is_some() {
+            visit(self.top);
+            return Ok(());
+        }
+        let (store, cancel, spill) = (&*self.opened.store, self.reading.cancel, std::env::temp_dir());
+        let threads = self.reading.threads(store);
+        let survey = Survey { store, threads, want: MetaMask::NONE, cancel, spill: &spill };
+        let batch = if stage.is_some() { BATCH } else { survey::BATCH };
+        let pool = Pool::new(threads, cancel, &spill, stage);
+        if leads {
+            pool.push([Piece::Dir(Dir::root())]);
+        }
+        survey.run_in(&pool, batch, Visitor { visit: &visit, failed: &|e, _| fail(e) }, flush)
+    }
+}
+
+/// This rank's part of what rank 0 sums.
+pub fn help(
+    stage: Stage,
+    asked: &open::Argument<'_>,
+    choice: &Choice<'_>,
+    reading: Reading<'_>,
+    failed: Failed<'_>,
+    wants: (bool, bool),
+) -> Result<()> {
+    let (stage, (opened, top)) = shared::opened(stage, || open::existing(asked))?;
+    let outbox = Outbox::of(&stage);
+    let failures = AtomicU64::new(0);
+    let found = |record: &[u8]| outbox.put(&[&[LINE], record].concat());
+    let flush = || {
+        outbox.put(&shared::count(FAILURES, failures.swap(0, Ordering::Relaxed)));
+        outbox.flush();
+    };
+    let hashing = Hashing { path: &asked.path, opened: &opened, top: &top, choice, reading, wants, failed };
+    hashing.run(Some(stage), &found, &failures, &flush)
+}
+
+/// Every regular file below a path, hashed by all processors, and by all ranks, in the order of paths. In manifests, paths are as
+/// the coreutils would print them for the other formats: with the argument in front.
 pub fn sum(
     asked: &open::Argument<'_>,
     choice: &Choice<'_>,
     reading: Reading<'_>,
-    failed: &(dyn Fn(&Error) + Sync),
+    failed: Failed<'_>,
     out: Outputs<'_>,
+    ranks: Option<Shared<'_>>,
 ) -> Result<u64> {
-    let path = &asked.path[..];
     let Outputs { mut manifest, mut json } = out;
-    let (lists, tells) = (manifest.is_some(), json.is_some());
+    let wants = (manifest.is_some(), json.is_some());
     let Choice { algorithm, format, .. } = *choice;
     let (opened, top) = open::existing(asked)?;
-    let failures = AtomicU64::new(0);
-    let fail = |e: Error| {
-        failures.fetch_add(1, Ordering::Relaxed);
-        failed(&e);
-    };
+    let failures = Arc::new(AtomicU64::new(0));
     let spill = std::env::temp_dir();
-    let lines = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
-    let visit = |entry: &Entry| {
-        if !choice.chosen.admits(entry, &top) {
-            return Descend::No;
-        }
-        if entry.kind == Kind::File {
-            match digest(&*opened.store, entry, algorithm, reading.meter) {
-                Ok(digest) => {
-                    let shown = match (format, opened.leaf.is_some()) {
-                        (Format::Manifest, _) => entry.name.path(),
-                        (Format::Coreutils, true) => path.to_vec(),
-                        (Format::Coreutils, false) => {
-                            let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
-                            [path, slash, &entry.name.path()].concat()
-                        }
-                    };
-                    let line = Line { digest, stamp: Some((entry.size, entry.mtime)), path: shown };
-                    // Of these lines neither has a line end within.
-                    let mut record = line.path.clone();
-                    record.push(0);
-                    let written = if lists { line.write(format, &mut record) } else { record.write_all(b"\n") };
-                    let below = if opened.leaf.is_some() { Vec::new() } else { entry.name.path() };
-                    let told = || Listed::Sum(listing::Sum::of(path, &below, entry, algorithm, &line.digest));
-                    if written.and_then(|()| if tells { told().write(&mut record) } else { Ok(()) }).is_ok()
-                        && let Err(e) = lines.lock().expect("no panic while held").push(&record)
-                    {
-                        fail(Error::io(e, "spill"));
-                    }
-                }
-                Err(e) => fail(e.on(&entry.name)),
+    let lines = Arc::new(Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp)));
+    let unspilled: Arc<Mutex<Option<io::Error>>> = Arc::default();
+    let keep = {
+        let (lines, unspilled) = (lines.clone(), unspilled.clone());
+        move |record: &[u8]| {
+            if let Err(e) = lines.lock().expect("no panic while held").push(record) {
+                unspilled.lock().expect("no panic while held").get_or_insert(e);
             }
         }
-        Descend::Yes
     };
-    if opened.leaf.is_some() {
-        visit(&top);
-    } else {
-        let threads = reading.threads(&*opened.store);
-        let survey = Survey { store: &*opened.store, threads, want: MetaMask::NONE, cancel: reading.cancel, spill: &spill };
-        survey.run(&Dir::root(), &visit, &|e, _| fail(e))?;
+    let stage = ranks.filter(|_| opened.leaf.is_none()).map(|ranks| {
+        let (keep, failures) = (keep.clone(), failures.clone());
+        ranks.stage(0, move |record| {
+            match record.split_first()? {
+                (&LINE, record) => keep(record),
+                (&FAILURES, mut rest) => {
+                    failures.fetch_add(varint::take(&mut rest)?, Ordering::Relaxed);
+                }
+                _ => return None,
+            }
+            Some(())
+        })
+    });
+    let hashing = Hashing { path: &asked.path, opened: &opened, top: &top, choice, reading, wants, failed };
+    hashing.run(stage, &keep, &failures, &|| ())?;
+    if let Some(e) = unspilled.lock().expect("no panic while held").take() {
+        return Err(Error::io(e, "spill"));
     }
     let written = |e: io::Error| Error::io(e, "write");
     if let Some(manifest) = manifest.as_mut().filter(|_| format == Format::Manifest) {
         writeln!(manifest, "{}", manifest::head(algorithm)).map_err(written)?;
     }
-    for record in lines.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
+    let sorter = std::mem::replace(&mut *lines.lock().expect("no panic while held"), Sorter::new(&spill, 0, <[u8]>::cmp));
+    for record in sorter.finish().map_err(|e| Error::io(e, "sort"))? {
         let record = record.map_err(|e| Error::io(e, "sort"))?;
         let text = record.iter().position(|b| *b == 0).map_or(&record[..], |end| &record[end + 1..]);
         let (line, object) = text.split_at(text.iter().position(|b| *b == b'\n').map_or(text.len(), |end| end + 1));
@@ -151,5 +239,5 @@ pub fn sum(
     for out in [manifest, json].into_iter().flatten() {
         out.flush().map_err(written)?;
     }
-    Ok(failures.into_inner())
+    Ok(failures.load(Ordering::Relaxed))
 }

@@ -1,14 +1,23 @@
 //! Objects for `haul du` and `tree`, from plain listings: one request for 1,000 objects.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
+use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, Name};
-use haul_core::error::Result;
+use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::Verdict;
+use haul_core::lock::lock;
+use haul_core::pool::{Pool, Stage};
+use haul_core::team::counts::{put_error, take_error};
+use haul_core::team::wire::{Cursor, put_all, put_bytes};
+use haul_stores::s3::admin::Range;
 use haul_stores::s3::inventory::Object;
 
 use super::du::{Chosen, How, Sum, Sums};
-use super::scope::Scope;
+use super::scope::{self, Scope, What};
+use crate::open::Argument;
+use crate::ranks::shared::{self, Outbox, Shared};
 
 /// A listing in the order of keys becomes sums.
 struct Scales {
@@ -55,13 +64,156 @@ impl Scales {
     }
 }
 
-/// Adds up what is below a prefix, or one object, or what a pattern matches.
-pub fn count(scope: &Scope, how: How<'_>) -> Result<Sums> {
-    let sums = Sums { by_dir: BTreeMap::new(), by_class: BTreeMap::new(), errors: 0 };
-    let mut scales = Scales { depth: how.depth, sums, dirs: Vec::new() };
+impl Scales {
+    fn new(depth: u32) -> Scales {
+        Scales { depth, sums: Sums { by_dir: BTreeMap::new(), by_class: BTreeMap::new(), errors: 0 }, dirs: Vec::new() }
+    }
+}
+
+/// Adds up what is below a prefix, or one object, or what a pattern matches; what is below a prefix with all ranks.
+pub fn count(scope: &Scope, how: How<'_>, failed: Failed<'_>, ranks: Option<Shared<'_>>) -> Result<Sums> {
+    if let Some(ranks) = ranks.filter(|_| matches!(scope.what, What::Below(_)) && !how.versions) {
+        return count_together(scope, how, failed, ranks);
+    }
+    let mut scales = Scales::new(how.depth);
     let one_object = each(scope, how.chosen, how.versions, &mut |path, object| scales.add(path, object))?;
     scales.at(0, |sum| sum.dirs += u64::from(!one_object));
     Ok(scales.sums)
+}
+
+type Failed<'a> = &'a (dyn Fn(&Error) + Sync);
+
+/// What all do together: `du` of a directory is 0.
+pub const RANGES: u8 = 1;
+/// Ranges that a process reads at once.
+const AT_ONCE: usize = 8;
+
+/// Records for rank 0: the sum of a directory, of a storage class, the first and the last path of a range, an error.
+const DIR: u8 = 0;
+const CLASS: u8 = 1;
+const EDGES: u8 = 2;
+const FAILED: u8 = 3;
+
+/// Sums of ranges of keys, and where the ranges begin and end.
+#[derive(Default)]
+struct Total {
+    by_dir: BTreeMap<Vec<u8>, Sum>,
+    by_class: BTreeMap<String, Sum>,
+    edges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Something is below the prefix, be it left out.
+    any: bool,
+    failed: Vec<Error>,
+}
+
+impl Total {
+    fn take(&mut self, record: &[u8]) -> Option<()> {
+        let (kind, rest) = record.split_first()?;
+        let mut from = Cursor(rest);
+        let sum = |from: &mut Cursor<'_>| Some(Sum { bytes: from.number()?, files: from.number()?, dirs: from.number()? });
+        match *kind {
+            DIR => {
+                let path = from.bytes()?.to_vec();
+                self.by_dir.entry(path).or_default().merge(sum(&mut from)?);
+            }
+            CLASS => {
+                let class = from.text()?;
+                self.by_class.entry(class).or_default().merge(sum(&mut from)?);
+            }
+            EDGES => {
+                self.any = true;
+                let (first, last) = (from.bytes()?.to_vec(), from.bytes()?.to_vec());
+                if !first.is_empty() {
+                    self.edges.push((first, last));
+                }
+            }
+            FAILED => self.failed.push(take_error(&mut from)?),
+            _ => return None,
+        }
+        from.is_empty().then_some(())
+    }
+}
+
+/// A range's sums as records.
+fn weighed(scope: &Scope, how: How<'_>, range: Range, pool: &Pool<Range>, put: &dyn Fn(&[u8])) {
+    let mut scales = Scales::new(how.depth);
+    let (mut any, mut first, mut last) = (false, Vec::new(), Vec::new());
+    let read = scope.read_range(range, &|| pool.wants(), &|range| pool.push([range]), &mut |object| {
+        any = true;
+        // The directory's own marker has no path.
+        let path = scope.below(&object.key);
+        if !path.is_empty() && admits(how.chosen, path, object) {
+            scales.add(path, object);
+            if first.is_empty() {
+                first = path.to_vec();
+            }
+            last = path.to_vec();
+        }
+    });
+    let record = |kind: u8, name: &[u8], sum: &Sum| {
+        let mut record = vec![kind];
+        put_bytes(&mut record, name);
+        put_all(&mut record, &[sum.bytes, sum.files, sum.dirs]);
+        put(&record);
+    };
+    scales.sums.by_dir.iter().for_each(|(path, sum)| record(DIR, path, sum));
+    scales.sums.by_class.iter().for_each(|(class, sum)| record(CLASS, class.as_bytes(), sum));
+    if any {
+        let mut edges = vec![EDGES];
+        put_bytes(&mut edges, &first);
+        put_bytes(&mut edges, &last);
+        put(&edges);
+    }
+    if let Err(e) = read {
+        let mut failed = vec![FAILED];
+        put_error(&mut failed, &e);
+        put(&failed);
+    }
+}
+
+fn count_together(scope: &Scope, how: How<'_>, failed: Failed<'_>, ranks: Shared<'_>) -> Result<Sums> {
+    let total: Arc<Mutex<Total>> = Arc::default();
+    let of_others = total.clone();
+    let stage = ranks.stage(RANGES, move |record| lock(&of_others).take(record));
+    let pool = Pool::new(AT_ONCE, &Cancel::default(), &std::env::temp_dir(), Some(stage));
+    pool.push([Range::default()]);
+    let put = |record: &[u8]| {
+        let _ = lock(&total).take(record); // as it was made here
+    };
+    pool.run(&|range| weighed(scope, how, range, &pool, &put), &|| ())?;
+    let Total { by_dir, by_class, mut edges, any, failed: errors } = std::mem::take(&mut *lock(&total));
+    if let Some((first, rest)) = errors.split_first() {
+        rest.iter().for_each(failed);
+        return Err(first.again());
+    }
+    if !any && !scope.prefix().is_empty() {
+        return Err(scope.nothing());
+    }
+    let mut scales = Scales { depth: how.depth, sums: Sums { by_dir, by_class, errors: 0 }, dirs: Vec::new() };
+    // A directory across the border of two ranges was counted in both.
+    edges.sort();
+    for pair in edges.windows(2) {
+        let (one, other) = (&pair[0].1, &pair[1].0);
+        let dirs = |path: &[u8]| path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let (one, other) = (dirs(one), dirs(other));
+        let levels = (one.len() - 1).min(other.len() - 1);
+        let shared = one[..levels].iter().zip(&other[..levels]).take_while(|(one, other)| one == other).count();
+        for level in 1..=shared {
+            scales.dirs = one[..level].to_vec();
+            (0..=level).for_each(|depth| scales.at(depth, |sum| sum.dirs = sum.dirs.saturating_sub(1)));
+        }
+    }
+    scales.dirs.clear();
+    scales.at(0, |sum| sum.dirs += 1);
+    Ok(scales.sums)
+}
+
+/// This rank's part of what rank 0 counts.
+pub fn help(stage: Stage, asked: &Argument<'_>, how: How<'_>) -> Result<()> {
+    let nothing = || Error::new(ErrorKind::Usage, "list").at(&asked.path).because("is in no object store");
+    let (stage, scope) = shared::opened(stage, || scope::of(asked)?.ok_or_else(nothing))?;
+    let outbox = Outbox::of(&stage);
+    let pool = Pool::new(AT_ONCE, &Cancel::default(), &std::env::temp_dir(), Some(stage));
+    pool.run(&|range| weighed(&scope, how, range, &pool, &|record| outbox.put(record)), &|| outbox.flush())
 }
 
 /// Whether filters and bounds admit an object, or all below what ends in a slash.

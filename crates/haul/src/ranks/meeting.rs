@@ -54,7 +54,7 @@ impl Kind {
 /// Looks at the local places of a transfer. For a destination that is not there, at the directory in which it will be.
 pub fn look(sources: &[Location], destination: &Location) -> Vec<Seen> {
     let local = |location: &&Location| location.scheme == Scheme::LOCAL;
-    let mut seen: Vec<Seen> = sources.iter().filter(local).map(|source| at(source, true)).collect();
+    let mut seen = look_at(sources);
     seen.extend(Some(destination).filter(local).map(|destination| {
         let found = at(destination, false);
         let parent = crate::open::path_of(&destination.path)
@@ -66,6 +66,11 @@ pub fn look(sources: &[Location], destination: &Location) -> Vec<Seen> {
         }
     }));
     seen
+}
+
+/// Looks at the local ones of some places that are to be there.
+pub fn look_at(places: &[Location]) -> Vec<Seen> {
+    places.iter().filter(|place| place.scheme == Scheme::LOCAL).map(|place| at(place, true)).collect()
 }
 
 fn at(location: &Location, is_source: bool) -> Seen {

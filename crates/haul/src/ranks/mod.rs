@@ -6,7 +6,9 @@
 //! engine
 //! ```
 
+pub mod lines;
 mod meeting;
+pub mod shared;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::spec::{FilterRule, Input, Selection};
 use haul_core::team::{Team, Transport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,7 @@ use crate::allocation::tasks;
 use crate::flags::{Command, Invocation};
 use crate::location::Location;
 
+use lines::Lines;
 use meeting::Hello;
 
 /// How long ranks may take to start: programs are read from busy file systems.
@@ -33,6 +37,7 @@ const OPEN: Duration = Duration::from_secs(1800);
 /// The ranks of a job, of which this process is one.
 pub struct Ranks {
     transport: Arc<Held>,
+    lines: Arc<Lines>,
     node: String,
     /// The others know whether to go on.
     told: AtomicBool,
@@ -59,8 +64,9 @@ impl Ranks {
             let hint = "start it with the mpirun of that MPI, or with srun --mpi=pmix (srun --mpi=list shows what there is)";
             return Err(Error::new(ErrorKind::Usage, "start MPI").because(reason).hint(hint));
         }
-        let transport = Arc::new(Held { inner: transport, early: Mutex::default() });
-        Ok(Ranks { transport, node, told: AtomicBool::new(false) })
+        let lines = Lines::new(transport);
+        let transport = Arc::new(Held { inner: lines.clone(), early: Mutex::default() });
+        Ok(Ranks { transport, lines, node, told: AtomicBool::new(false) })
     }
 
     pub fn leads(&self) -> bool {
@@ -78,6 +84,10 @@ impl Ranks {
     /// `rank 3 on n04`
     pub fn title(&self) -> String {
         format!("rank {} on {}", self.rank(), self.node)
+    }
+
+    pub fn lines(&self) -> &Arc<Lines> {
+        &self.lines
     }
 
     pub fn team(&self) -> Team {
@@ -106,6 +116,9 @@ impl Ranks {
         let seen = match &invocation.command {
             Command::Copy(flags) => meeting::look(&flags.spec.sources, &flags.spec.destination),
             Command::Check(flags) => meeting::look(&flags.spec.sources, &flags.spec.destination),
+            Command::Du(flags) => meeting::look_at(&flags.places),
+            Command::Rm(flags) => meeting::look_at(&flags.places),
+            Command::Sum(flags) => meeting::look_at(&flags.sources),
             _ => Vec::new(),
         };
         let directory = std::env::current_dir().map(|directory| directory.into_os_string()).unwrap_or_default();
@@ -154,6 +167,11 @@ impl Ranks {
         self.tell(&Word::Go { journal })
     }
 
+    /// This rank begins with what needs no [`Ranks::go`].
+    pub fn begun(&self) {
+        self.told.store(true, Ordering::Relaxed);
+    }
+
     /// The first rank has not got as far as [`Ranks::go`].
     pub fn dismiss(&self) {
         if self.leads() && !self.told.swap(true, Ordering::Relaxed) {
@@ -184,7 +202,7 @@ impl Ranks {
 
 /// A transport with messages that came before their time.
 struct Held {
-    inner: Arc<dyn Transport>,
+    inner: Arc<Lines>,
     early: Mutex<VecDeque<(u32, Vec<u8>)>>,
 }
 
@@ -225,20 +243,39 @@ fn decoded<T: DeserializeOwned>(message: &[u8]) -> Result<T> {
     })
 }
 
+/// Rules that all ranks need are read from standard input. Names of `--files-from` only the first one needs.
+fn reads_stdin(selection: &Selection) -> bool {
+    let inputs = selection.filters.iter().filter_map(|rule| match rule {
+        FilterRule::IncludeFrom(input) | FilterRule::ExcludeFrom(input) | FilterRule::RulesFrom(input) => Some(input),
+        FilterRule::Include(_) | FilterRule::Exclude(_) => None,
+    });
+    inputs.into_iter().any(|input| matches!(input, Input::Stdin))
+}
+
+/// The addresses of the sources are read from standard input.
+fn from_stdin(selection: &Selection) -> bool {
+    matches!(selection.files_from, Some(Input::Stdin))
+}
+
 /// What ranks cannot do together, and why.
 pub fn refused(command: &Command) -> Option<Error> {
     let refuse = |reason: &str, hint: &str| Some(Error::new(ErrorKind::Usage, "start").because(reason.to_string()).hint(hint.to_string()));
+    let not_all = || refuse("standard input reaches the first rank only", "write the list to a file that all nodes see");
     let streams = |locations: &[Location]| locations.iter().any(|location| location.scheme == haul_core::place::Scheme::STDIO);
     match command {
         Command::Copy(flags) if flags.list_only => refuse("--list-only is for one process", "use haul"),
-        Command::Copy(flags) if flags.dry => refuse("a dry run is for one process", "use haul -n with the same options"),
         Command::Copy(flags) if streams(&flags.spec.sources) || streams(std::slice::from_ref(&flags.spec.destination)) => {
             refuse("a stream cannot be shared", "use haul")
         }
+        Command::Copy(flags) if flags.spec.sources.is_empty() && from_stdin(&flags.spec.selection) => not_all(),
+        Command::Copy(flags) if reads_stdin(&flags.spec.selection) => not_all(),
+        Command::Check(flags) if reads_stdin(&flags.spec.selection) => not_all(),
+        Command::Du(flags) if reads_stdin(&flags.selection) => not_all(),
+        Command::Sum(flags) if reads_stdin(&flags.selection) => not_all(),
+        Command::Rm(flags) if reads_stdin(&flags.selection) => not_all(),
         Command::Copy(_) => None,
-        Command::Check(flags) if flags.manifest.is_some() => refuse("--manifest is for one process", "use haul"),
-        Command::Check(_) => None,
-        _ => refuse("several ranks do cp, sync, mv and check together", "use haul for other commands"),
+        Command::Check(_) | Command::Du(_) | Command::Sum(_) | Command::Rm(_) => None,
+        _ => refuse("several ranks do cp, sync, mv, check, sum, du and rm together", "use haul for other commands"),
     }
 }
 

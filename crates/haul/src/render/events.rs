@@ -195,6 +195,13 @@ impl Renderer {
 }
 
 impl Observer for Renderer {
+    fn flush(&self, most: Duration) {
+        self.sync(&mut self.state());
+        if let Some(lines) = &self.options.lines {
+            lines.flush(most);
+        }
+    }
+
     fn names(&self) -> fn(haul_core::hint::Choice) -> &'static str {
         crate::hints::option
     }

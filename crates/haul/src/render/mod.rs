@@ -33,6 +33,7 @@ use haul_core::error::Error;
 use haul_core::event::{Action, Progress};
 use jiff::Timestamp;
 
+use crate::ranks::lines::Stream;
 use json::Record;
 pub use json::{VERSION as JSON_VERSION, harmless};
 use lines::Around;
@@ -156,6 +157,20 @@ impl Renderer {
         self.erase(state);
         state.out.flush();
         state.err.line(&line);
+        self.sync(state);
+    }
+
+    /// Whole lines of another rank.
+    pub fn pass_on(&self, stream: Stream, lines: &[u8]) {
+        let state = &mut *self.state();
+        self.erase(state);
+        match stream {
+            Stream::Out => state.out.bytes(lines),
+            Stream::Err => {
+                state.out.flush();
+                state.err.bytes(lines);
+            }
+        }
         self.sync(state);
     }
 

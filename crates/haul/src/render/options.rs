@@ -1,11 +1,14 @@
 //! What a run prints, as the flags say, and which run it is.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::event::Action;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+
+use crate::ranks::lines::Lines;
 
 /// Seconds between progress lines where there is no terminal and no `--progress=SECS`.
 pub const PROGRESS_DEFAULT: Duration = Duration::from_secs(30);
@@ -89,6 +92,8 @@ pub struct Options {
     pub command: Option<String>,
     /// The title of a rank that follows another: it prints what concerns single names, and the first rank the rest.
     pub follower: Option<String>,
+    /// Of a rank among others.
+    pub lines: Option<Arc<Lines>>,
     pub clock: Clock,
 }
 
@@ -113,6 +118,7 @@ impl Default for Options {
             lists: Vec::new(),
             command: None,
             follower: None,
+            lines: None,
             clock: Clock::system(),
         }
     }

@@ -3,9 +3,13 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+use haul_core::team::Transport;
+
 use super::live::Size;
+use crate::ranks::lines::{Lines, Stream, Writer};
 
 /// Held back before a write, so that `-v` and `--json` cost one system call for some hundred lines.
 const BUFFER: usize = 64 << 10;
@@ -119,10 +123,16 @@ pub struct Outputs {
 impl Outputs {
     /// This process's own. Duplicates, because the standard library's are line-buffered and locked by others.
     /// Where standard output receives data, all text goes to standard error.
-    pub fn standard(data_on_stdout: bool) -> Self {
+    /// Another rank than the first leaves its lines to that.
+    pub fn of(data_on_stdout: bool, lines: Option<&Arc<Lines>>) -> Self {
+        let lines = lines.filter(|lines| lines.rank() > 0);
+        let of = |stream, fd: std::os::fd::BorrowedFd<'_>| match lines {
+            None => own(fd),
+            Some(lines) => Box::new(Writer { lines: lines.clone(), stream }),
+        };
         Outputs {
-            stdout: if data_on_stdout { own(io::stderr().as_fd()) } else { own(io::stdout().as_fd()) },
-            stderr: own(io::stderr().as_fd()),
+            stdout: if data_on_stdout { of(Stream::Err, io::stderr().as_fd()) } else { of(Stream::Out, io::stdout().as_fd()) },
+            stderr: of(Stream::Err, io::stderr().as_fd()),
             size: Box::new(terminal_size),
             stdout_gone: Box::new(|| {}),
         }

@@ -72,8 +72,12 @@ fn ended(error: &Error, mode: Mode, ranks: Option<&Ranks>) -> Exit {
     }
 }
 
+fn follows(ranks: Option<&Ranks>) -> bool {
+    ranks.is_some_and(|ranks| !ranks.leads())
+}
+
 fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
-    let conduct = Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true };
+    let conduct = Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true, follows: follows(ranks) };
     let batch = batch::Batch::of(flags.batch)?;
     let with_journal = ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
     let mut prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
@@ -155,7 +159,7 @@ pub fn check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Exit
 fn run_check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
     let batch = batch::Batch::of(flags.batch)?;
     ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
-    let mut prepared = resolve(&flags.spec, Conduct::default(), &flags.connect, global)?;
+    let mut prepared = resolve(&flags.spec, Conduct { follows: follows(ranks), ..Conduct::default() }, &flags.connect, global)?;
     batch.bound(&mut prepared.job, &mut prepared.notes);
     let nul_separated = flags.spec.selection.nul_separated;
     let options = run::RenderChoice {

@@ -37,6 +37,8 @@ pub struct Conduct {
     pub itemized: bool,
     /// Refuse what would destroy a source.
     pub guarded: bool,
+    /// For a rank that follows another, which alone reads lists of names.
+    pub follows: bool,
 }
 
 /// What is to be run, and what of the spec cannot be.
@@ -91,7 +93,11 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     // What can be wrong with the arguments alone is reported before anything is created.
     let filter = lists::filter(&selection.filters, selection.nul_separated)?;
     let input = selection.files_from.as_ref();
-    let listed = input.map(|input| lists::listed(input, selection.nul_separated, &std::env::temp_dir())).transpose()?;
+    let listed = |input| match conduct.follows {
+        true => lists::Paths::new(&std::env::temp_dir()).pick(),
+        false => lists::listed(input, selection.nul_separated, &std::env::temp_dir()),
+    };
+    let listed = input.map(listed).transpose()?;
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         destination::below(b"", dir)?;
     }

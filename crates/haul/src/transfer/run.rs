@@ -27,6 +27,7 @@ use crate::flags::Global;
 use crate::flags::copy::{CopyOutput, JournalChoice};
 use crate::flags::global::Progress;
 use crate::ranks::Ranks;
+use crate::ranks::lines::Print;
 use crate::render::{self, Renderer};
 use crate::signals;
 
@@ -68,6 +69,8 @@ pub struct Ran {
 
 pub struct Session<'a> {
     pub renderer: Arc<Renderer>,
+    /// Prints what other ranks send, while this is here.
+    _print: Option<Arc<Print>>,
     ranks: Option<&'a Ranks>,
     quiet: bool,
     state_dir: Option<PathBuf>,
@@ -119,13 +122,22 @@ impl<'a> Session<'a> {
             names: choice.names,
             log: global.log.as_deref().map(|path| appending(&own(path), "open log")).transpose()?,
             follower: follower.map(Ranks::title),
+            lines: choice.ranks.map(|ranks| ranks.lines().clone()),
             failed_to,
             lists,
             command: Some(render::command_line(global.argv.iter().map(|a| a.as_bytes()))),
             ..render::Options::default()
         };
+        let renderer = Renderer::new(options, render::Outputs::of(choice.data_on_stdout, choice.ranks.map(Ranks::lines)));
+        let print = choice.ranks.filter(|ranks| ranks.leads()).map(|ranks| {
+            let renderer = renderer.clone();
+            let print: Arc<Print> = Arc::new(move |stream, lines| renderer.pass_on(stream, lines));
+            ranks.lines().print_by(&print);
+            print
+        });
         Ok(Session {
-            renderer: Renderer::new(options, render::Outputs::standard(choice.data_on_stdout)),
+            renderer,
+            _print: print,
             ranks: choice.ranks,
             quiet: global.quiet || follower.is_some(),
             state_dir: global.state_dir.clone(),
@@ -329,6 +341,10 @@ impl Observer for WithMissing {
             }
             other => self.inner.on(other),
         }
+    }
+
+    fn flush(&self, most: Duration) {
+        self.inner.flush(most);
     }
 
     fn wants(&self, action: haul_core::event::Action) -> bool {

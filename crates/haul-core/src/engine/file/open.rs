@@ -124,8 +124,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         None
     };
     let caps = cx.target().caps();
-    // A store that keeps names of owners ties an unfinished write to them, and a part does not carry them.
-    let lends = cx.ranks.is_some() && caps.attach && !caps.owner_names && !in_place && delta.is_none();
+    let lends = cx.ranks.is_some() && caps.attach && !in_place && delta.is_none();
     file.lends.store(lends, Ordering::Relaxed);
     (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
     let Write { sink, chunk, session, .. } = Write { receipts: Vec::new(), ..write };

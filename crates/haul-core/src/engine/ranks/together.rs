@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::context::Context;
+use crate::entry::Kind;
 use crate::error::{Error, ErrorKind};
+use crate::event::Event;
 use crate::lock::lock;
 use crate::report::{Ending, Report};
 use crate::spread::{RankWork, Spread};
@@ -179,10 +181,21 @@ impl Ranks {
                 report.fail(&Error::new(ErrorKind::Broken, "work together").because(format!("rank {rank} did not report")));
             }
             reports.into_iter().for_each(|(_, other)| *report += other);
+            cx.out.observer.flush(most);
             self.others().for_each(|rank| self.try_send(rank, &Message::Bye));
         } else {
+            cx.out.observer.flush(most);
             self.try_send(0, &Message::Report(counts::encode(report)));
-            self.wait(most, |desk| desk.bye);
+            // Rank 0 waits for all reports, and until what others print is printed.
+            let longest = most * 3;
+            self.wait(longest, |desk| desk.bye);
+            if !self.desk().bye && !cx.cancel.is_set() {
+                let e = Error::new(ErrorKind::Broken, "work together");
+                let e = e.because(format!("rank 0 has not confirmed the report of rank {} within {} s", self.rank(), longest.as_secs()));
+                let e = e.hint("run the same command again: what has been done is found");
+                report.fail(&e);
+                cx.out.observer.on(&Event::Failed { error: &e, kind: Kind::Unknown });
+            }
         }
         let desk = self.desk();
         self.over.store(true, Ordering::Release);

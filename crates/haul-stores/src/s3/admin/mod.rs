@@ -2,8 +2,10 @@
 //! removed, in batches and in parallel.
 
 mod list;
+mod ranges;
 mod remove;
 mod scope;
 
-pub use remove::{Gone, Removed, Reporter, Rm, leaf, remove_bucket, rm, rm_uploads};
+pub use ranges::Range;
+pub use remove::{BATCHES_AT_ONCE, Batch, Gone, Others, Removed, Reporter, Rm, leaf, remove_bucket, rm, rm_uploads};
 pub use scope::{Match, Scope, What, Wild, nothing};

@@ -5,13 +5,15 @@ use std::sync::{Mutex, PoisonError, mpsc};
 
 use haul_core::entry::{Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::pool::{Feed, Item};
 use haul_core::store::Flow;
+use haul_core::team::wire::{Cursor, put_bytes};
 
 use super::scope::{Match, Scope, What, nothing};
 use crate::s3::inventory::{Line, Object, REMOVED_AT_ONCE, Unremoved, Version};
 
-/// Concurrent requests. A batch takes the service a second or so.
-const BATCHES_AT_ONCE: usize = 8;
+/// Concurrent requests of a process. A batch takes the service a second or so.
+pub const BATCHES_AT_ONCE: usize = 8;
 /// Uploads are abandoned one by one.
 const UPLOADS_OF_A_BATCH: usize = 16;
 
@@ -62,6 +64,69 @@ pub struct Removed {
 pub struct Reporter<'a> {
     pub failed: &'a (dyn Fn(&Error) + Sync),
     pub each: &'a (dyn Fn(Gone<'_>) + Sync),
+    /// Processes that remove batches, too.
+    pub others: Option<&'a dyn Others>,
+}
+
+/// Other processes that remove batches. Sync, as they are asked beside the listing.
+pub trait Others: Sync {
+    /// Has all batches of `feed` removed, here by `own`. Returns how many names others could not remove.
+    fn remove(&self, own: &(dyn Fn(Batch) + Sync), feed: Feed<'_, Batch>) -> Result<u64>;
+}
+
+/// Names that are removed together.
+pub struct Batch {
+    uploads: bool,
+    names: Vec<KeyVersion>,
+}
+
+impl Item for Batch {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.uploads)];
+        for (key, version) in &self.names {
+            put_bytes(&mut out, key);
+            put_bytes(&mut out, version.as_bytes());
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Batch> {
+        let mut from = Cursor(bytes);
+        let (uploads, mut names) = (from.flag()?, Vec::new());
+        while !from.is_empty() {
+            names.push((from.bytes()?.to_vec(), from.text()?));
+        }
+        Some(Batch { uploads, names })
+    }
+
+    fn is_open(&self) -> bool {
+        false
+    }
+}
+
+impl Batch {
+    /// Of what another process has sent, what belongs to the scope.
+    pub fn within(mut self, scope: &Scope) -> Batch {
+        self.names.retain(|(key, _)| scope.admits(key, true));
+        self
+    }
+
+    /// Returns how many names are still there.
+    pub fn remove(&self, scope: &Scope, reporter: Reporter<'_>) -> u64 {
+        let (_, gone) = if self.uploads { UPLOADS } else { KEYS };
+        let failed = if self.uploads { abandon(scope, &self.names) } else { scope.bucket().remove_keys(&self.names) };
+        let is_gone = |removed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == removed.0 && *version == removed.1);
+        self.names.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(key, version)));
+        for (key, _, e) in &failed {
+            (reporter.failed)(&e.again().at(&scope.address(key)));
+        }
+        failed.len() as u64
+    }
+}
+
+fn abandon(scope: &Scope, batch: &[KeyVersion]) -> Vec<Unremoved> {
+    let one = |(key, id): &KeyVersion| scope.bucket().abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
+    batch.iter().filter_map(one).collect()
 }
 
 /// A key, and a version or upload of it; an empty text is the latest version.
@@ -162,35 +227,46 @@ struct Named {
     failures: u64,
 }
 
-/// Has `find` name what is to be removed, and removes it by `remove`, which returns what is still there.
+/// Has `find` name what is to be removed, and removes it.
 fn in_batches(
     scope: &Scope,
-    (size, gone): (usize, Kind),
+    uploads: bool,
     dry: bool,
     reporter: Reporter<'_>,
-    remove: &(dyn Fn(&[KeyVersion]) -> Vec<Unremoved> + Sync),
     find: &mut dyn FnMut(&mut Batches<'_>) -> Result<()>,
 ) -> Result<Named> {
+    let (size, gone) = if uploads { UPLOADS } else { KEYS };
     let failures = AtomicU64::new(0);
     let (give, take) = mpsc::sync_channel::<Vec<KeyVersion>>(1);
     let take = Mutex::new(take);
-    let work = || {
-        loop {
-            let batch = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(batch) = batch else { return };
-            let failed = remove(&batch);
-            failures.fetch_add(failed.len() as u64, Ordering::Relaxed);
-            let is_gone = |removed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == removed.0 && *version == removed.1);
-            batch.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(key, version)));
-            for (key, _, e) in &failed {
-                (reporter.failed)(&e.again().at(&scope.address(key)));
+    let next = || take.lock().unwrap_or_else(PoisonError::into_inner).recv().ok().map(|names| Batch { uploads, names });
+    let remove = |batch: Batch| {
+        failures.fetch_add(batch.remove(scope, reporter), Ordering::Relaxed);
+    };
+    let others = reporter.others.filter(|_| !dry);
+    let failed: Mutex<Option<Error>> = Mutex::default();
+    let together = |others: &dyn Others| match others.remove(&remove, &|| Ok(next().map(|batch| vec![batch]))) {
+        Ok(unremoved) => {
+            failures.fetch_add(unremoved, Ordering::Relaxed);
+        }
+        Err(e) => {
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+            // The listing must not wait for those who have ended.
+            while next().is_some() {}
+        }
+    };
+    let work = || match others {
+        Some(others) => together(others),
+        None => {
+            while let Some(batch) = next() {
+                remove(batch);
             }
         }
     };
-    let (found, taken, left) = std::thread::scope(|scope| {
+    let (found, taken, left) = std::thread::scope(|threads| {
         let mut batches = Batches { batch: Vec::new(), size, give, dry, gone, reporter, taken: 0, left: 0, within: Vec::new() };
-        for _ in 0..BATCHES_AT_ONCE {
-            let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(scope, work);
+        for _ in 0..if others.is_some() { 1 } else { BATCHES_AT_ONCE } {
+            let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(threads, work);
             if let Err(e) = spawned {
                 return (Err(haul_core::rlimit::no_thread(e)), 0, 0);
             }
@@ -203,6 +279,9 @@ fn in_batches(
         batches.flush();
         (found, batches.taken, batches.left)
     });
+    if let Some(e) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(e);
+    }
     found.map(|()| Named { taken, left, failures: failures.into_inner() })
 }
 
@@ -247,8 +326,7 @@ pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed>
         _ => {}
     }
     let mut left_dirs = 0u64;
-    let remove = |batch: &[KeyVersion]| bucket.remove_keys(batch);
-    let Named { taken, left, failures } = in_batches(scope, KEYS, how.dry, reporter, &remove, &mut |batches| match what {
+    let Named { taken, left, failures } = in_batches(scope, false, how.dry, reporter, &mut |batches| match what {
         What::Key(key) if !how.versions && how.version.is_none() && how.admit.is_some() => {
             if let Some(object) = bucket.first(key)?.filter(|first| first.key == *key) {
                 batches.push_admitted(scope, how, object, String::new());
@@ -338,11 +416,7 @@ pub fn rm_uploads(scope: &Scope, older: Option<Time>, how: Rm<'_>, reporter: Rep
 
 fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
     let bucket = scope.bucket();
-    let abandon = |batch: &[KeyVersion]| {
-        let one = |(key, id): &KeyVersion| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
-        batch.iter().filter_map(one).collect()
-    };
-    let Named { failures, .. } = in_batches(scope, UPLOADS, dry, reporter, &abandon, &mut |batches| {
+    let Named { failures, .. } = in_batches(scope, true, dry, reporter, &mut |batches| {
         bucket.uploads(scope.prefix(), &mut |uploads| {
             for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
                 // One without a time may be of this moment.
@@ -360,14 +434,11 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>
 /// Removes all that is in a bucket: versions, marks of deletion, objects, unfinished uploads.
 fn empty(scope: &Scope, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
     let bucket = scope.bucket();
-    let remove = |batch: &[KeyVersion]| bucket.remove_keys(batch);
     let how = Rm { recursive: true, force: true, quiet_missing: true, dry, versions: false, version: None, admit: None };
     let plain = || {
-        in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| {
-            bucket.lines(b"", false, &mut |lines| objects(scope, how, lines, batches))
-        })
+        in_batches(scope, false, dry, reporter, &mut |batches| bucket.lines(b"", false, &mut |lines| objects(scope, how, lines, batches)))
     };
-    let versions = in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| all_versions(scope, &scope.what, how, batches));
+    let versions = in_batches(scope, false, dry, reporter, &mut |batches| all_versions(scope, &scope.what, how, batches));
     let mut failures = match versions {
         // Not every service knows versions.
         Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.failures,

@@ -277,6 +277,14 @@ fn halved(at: &[u8], until: &[u8]) -> Option<(Vec<u8>, f64)> {
     (at < &middle[..] && &middle[..] < until).then_some((middle, width))
 }
 
+/// A key in the middle between two.
+pub(crate) fn middle(at: &[u8], until: &[u8]) -> Option<Vec<u8>> {
+    let (mut middle, _) = halved(at, until)?;
+    // The position is the one right behind it.
+    middle.pop();
+    (at < &middle[..]).then_some(middle)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

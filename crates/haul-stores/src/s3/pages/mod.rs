@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::hash::xxh128;
 use haul_core::lock::lock;
 
-pub(super) use ahead::{Pager, Step};
+pub(super) use ahead::{Pager, Step, middle};
 pub(super) use page::{Listed, Page, after_all, behind};
 
 /// Encoded pages in memory, bytes.

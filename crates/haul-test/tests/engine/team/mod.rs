@@ -1,6 +1,8 @@
 //! Several ranks that do one job: threads of this process, each with an engine, a tuner and opened stores of its own.
 
 mod ends;
+mod objects;
+mod surveys;
 mod trees;
 mod waits;
 

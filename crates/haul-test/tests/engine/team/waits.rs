@@ -174,3 +174,36 @@ fn a_rank_that_does_not_respond_is_named_with_its_node() {
     assert_eq!((reports[0].ending, reports[1].ending), (Ending::Stopped, Ending::Stopped));
     assert!(reports[1].failures[0].reason.contains(&**reason), "{:?}", reports[1].failures);
 }
+
+/// The messages of rank 0, which hangs when all is done: nobody hears that it is.
+struct Hanging(Arc<dyn Transport>);
+
+impl Transport for Hanging {
+    fn rank(&self) -> u32 {
+        self.0.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.0.ranks()
+    }
+    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
+        let is_last = to != 0 && matches!(Message::decode(&message), Some(Message::Bye));
+        if is_last { Ok(()) } else { self.0.send(to, message) }
+    }
+    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
+        self.0.receive(wait)
+    }
+}
+
+#[test]
+fn a_rank_whose_report_is_not_confirmed_says_so() {
+    let (source, target) = (tree(), Memory::new());
+    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
+    teams[0].transport = Arc::new(Hanging(teams[0].transport.clone()));
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let reports = each(teams, &|_| (slowly(&source, &target), Run::workers(2)));
+    assert_eq!((reports[0].ending, reports[0].failed), (Ending::Complete, 0), "{:?}", reports[0].failures);
+    for rank in [1, 2] {
+        let reasons: Vec<&str> = reports[rank].failures.iter().map(|failure| &failure.reason[..]).collect();
+        assert_eq!(reasons, [format!("rank 0 has not confirmed the report of rank {rank} within 6 s")]);
+    }
+}

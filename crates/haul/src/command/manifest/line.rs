@@ -146,13 +146,13 @@ pub fn format_of(first: &[u8]) -> Option<(Format, Algorithm)> {
 
 /// Reads a manifest, of which the first line says the format.
 pub struct Lines<'a> {
-    manifest: &'a mut dyn BufRead,
+    manifest: &'a mut (dyn BufRead + Send),
     /// Known after the first line.
     pub format: Option<(Format, Algorithm)>,
 }
 
 impl<'a> Lines<'a> {
-    pub fn new(manifest: &'a mut dyn BufRead) -> Self {
+    pub fn new(manifest: &'a mut (dyn BufRead + Send)) -> Self {
         Lines { manifest, format: None }
     }
 

@@ -7,16 +7,18 @@ use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;
+use haul_core::job::Mode;
 use haul_core::meter::Meter;
+use haul_core::pool::Session;
 use haul_core::spec::Input;
 
-use compare::{Found, Reports};
+use compare::{Found, Reports, Tree};
 use line::below;
 pub use line::{Format, Line, head};
 
@@ -26,12 +28,29 @@ use crate::flags::{CheckFlags, Global};
 use crate::hosts::Hosts;
 use crate::open::{self, Argument};
 use crate::out;
+use crate::ranks::Ranks;
+use crate::ranks::shared::{self, Shared};
 use crate::render::Clock;
 use crate::render::json::{self, Checked, Checks, Failed, Item, Record};
 
 /// Compares the tree with the manifest and reports what differs.
-pub fn check(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
-    let (mut from, manifest): (Box<dyn BufRead>, &[u8]) = match input {
+pub fn check(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<&Ranks>) -> Exit {
+    let lead = |session: Option<&Arc<Session>>| {
+        let ranks = session.map(|session| Shared { session, argument: 0 });
+        compared(flags, input, global, ranks).unwrap_or_else(|e| out::error_in(&e, Mode::Check))
+    };
+    let cancel = Cancel::default();
+    let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
+    let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
+    let help = |stage, phase, asked: &Argument<'_>| {
+        let (stage, opened) = shared::opened(stage, || open::argument(asked))?;
+        compare::help(stage, phase, Tree { opened: &opened, path: &asked.path }, reading)
+    };
+    shared::run(ranks, std::slice::from_ref(&flags.spec.destination), &flags.connect, lead, help)
+}
+
+fn compared(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<Shared<'_>>) -> Result<Exit> {
+    let (mut from, manifest): (Box<dyn BufRead + Send>, &[u8]) = match input {
         Input::Stdin => (Box::new(io::BufReader::new(io::stdin())), b"-"),
         Input::File(path) => {
             let file = File::open(path).map_err(|e| Error::io(e, "open manifest").at(path.as_os_str().as_bytes()))?;
@@ -66,7 +85,7 @@ pub fn check(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
     let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
-    let checks = compare::check(&mut *from, &opened, &asked.path, flags.is_one_way(), reading, reports)?;
+    let checks = compare::check(&mut *from, Tree { opened: &opened, path: &asked.path }, flags.is_one_way(), reading, reports, ranks)?;
     reporter.sums(manifest, checks)?;
     Ok(match checks {
         Checks { failed: 1.., .. } => Exit::Partial,

@@ -104,7 +104,7 @@ fn count(spec: &TransferSpec, flags: &SlurmFlags, most: Duration) -> Result<du::
     });
     let counted = spec.sources.iter().try_fold(du::Sum::default(), |mut whole, source| {
         // What cannot be listed is an error of the job, not of its script.
-        let sums = du::count(&Argument::new(source, &hosts), how, &cancel, &|_| ())?;
+        let sums = du::count(&Argument::new(source, &hosts), how, &cancel, &|_| (), None)?;
         cancel.check()?;
         whole.merge(sums.by_dir.get(&Vec::new()).copied().unwrap_or_default());
         Ok(whole)

@@ -12,7 +12,7 @@ use haul_core::store::{Flow, Space, Store};
 use haul_stores::s3::{BucketHost, admin};
 
 use super::Origin;
-use crate::command::{files, scope};
+use crate::command::{files, rm, scope};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::{self, Argument};
@@ -189,12 +189,12 @@ impl comparison::Target for Target<'_> {
                     version: None,
                     admit: None,
                 };
-                admin::rm(&scope, how, admin::Reporter { failed: &failed, each: &|_| {} })?;
+                admin::rm(&scope, how, admin::Reporter { failed: &failed, each: &|_| {}, others: None })?;
             }
             None => {
                 let how =
-                    files::Rm { recursive: true, force: true, quiet_missing: true, dry: false, threads: open::processors(), chosen: None };
-                files::rm(&asked, how, &Cancel::default(), &failed, &|_| {})?;
+                    rm::Rm { recursive: true, force: true, quiet_missing: true, dry: false, threads: open::processors(), chosen: None };
+                rm::rm(&asked, how, &Cancel::default(), &failed, &|_| {}, None)?;
             }
         }
         first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
