@@ -71,6 +71,11 @@ fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
     if bucket.is_empty() && matches!(path, b"" | b"/") {
         return Ok(Location::at(scheme, user, None, None, b""));
     }
+    // Its colons are none before a port.
+    if bucket.starts_with(b"arn:") {
+        let why = super::address::check_bucket(&String::from_utf8_lossy(bucket)).err().unwrap_or_default();
+        return Err(Fault::new(why, "write s3://BUCKET/KEY, or s3://ALIAS-s3alias/KEY for an access point"));
+    }
     let (bucket, port) = split_port(bucket)?;
     let bucket = host_text(bucket)?;
     if port.is_some() {

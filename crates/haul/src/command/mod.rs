@@ -340,7 +340,7 @@ pub fn head(flags: &HeadFlags, global: &Global) -> Exit {
 }
 
 pub fn object(flags: &ObjectFlags, global: &Global) -> Exit {
-    over(&flags.places, &flags.connect, |path, to| object::object(path, flags, global.json, to))
+    over(&flags.places, &flags.connect, |path, to| object::object(path, flags, global, to))
 }
 
 pub fn presign(flags: &PresignFlags, global: &Global) -> Exit {

@@ -13,6 +13,7 @@ use haul_stores::s3::rights::Acl;
 use haul_stores::s3::{Bucket, BucketHost};
 
 use super::scope::{self, Match, What, key_of};
+use crate::flags::Global;
 use crate::flags::object::{ObjectAction, ObjectFlags, TagChange};
 use crate::open::Argument;
 use crate::out;
@@ -29,23 +30,24 @@ enum Answer {
 }
 
 /// Does it to all that an argument names; returns how many failed.
-pub fn object(asked: &Argument<'_>, flags: &ObjectFlags, json: bool, to: &mut dyn Write) -> Result<u64> {
+pub fn object(asked: &Argument<'_>, flags: &ObjectFlags, global: &Global, to: &mut dyn Write) -> Result<u64> {
+    let how = Shown::of(flags, global);
     let key = key_of(asked.location);
     if key.is_empty() && !flags.recursive {
         let host = asked.hosts.reach(asked.location)?;
         let answer = one(BucketHost::of(&*host)?.bucket(), b"", flags).map_err(|e| e.at(&asked.path))?;
-        return write(&asked.path, &answer, flags.dry, json, to).map_err(|e| Error::io(e, "write")).map(|()| 0);
+        return how.write(&asked.path, &answer, to).map_err(|e| Error::io(e, "write")).map(|()| 0);
     }
     let Some(scope) = scope::of(asked)? else { return Ok(0) };
     let many = flags.recursive || matches!(scope.what, What::Like(_));
     if !many {
         let answer = one(scope.bucket(), &key, flags).map_err(|e| e.at(&asked.path))?;
-        return write(&asked.path, &answer, flags.dry, json, to).map_err(|e| Error::io(e, "write")).map(|()| 0);
+        return how.write(&asked.path, &answer, to).map_err(|e| Error::io(e, "write")).map(|()| 0);
     }
     let (mut failures, mut trouble) = (0, None);
     let mut finish = |(path, answer): (Vec<u8>, Result<Answer>)| match answer {
         Ok(answer) => {
-            if let Err(e) = write(&path, &answer, flags.dry, json, to) {
+            if let Err(e) = how.write(&path, &answer, to) {
                 trouble.get_or_insert(e);
             }
         }
@@ -154,30 +156,50 @@ fn changed(old: Vec<(String, String)>, change: &TagChange) -> Vec<(String, Strin
     tags
 }
 
-fn write(path: &[u8], answer: &Answer, dry: bool, json: bool, to: &mut dyn Write) -> std::io::Result<()> {
-    let shown = |text: &str| haul_core::entry::show(text.as_bytes());
-    if json {
-        return match answer {
-            Answer::Tags(tags) => Listed::Tags(Tags::of(path, tags, dry)).write(to),
-            Answer::Acl(acl) => Listed::Acl(Rights::of(path, acl)).write(to),
-            Answer::Done(word) => Listed::State(State::of(path, word, dry)).write(to),
-        };
+/// What is printed of each object.
+#[derive(Clone, Copy)]
+struct Shown {
+    json: bool,
+    dry: bool,
+    /// What was set is printed only where somebody asks for it.
+    quiet: bool,
+}
+
+impl Shown {
+    fn of(flags: &ObjectFlags, global: &Global) -> Self {
+        let sets = matches!(flags.action, ObjectAction::SetTags(_) | ObjectAction::SetAcl(_));
+        Shown { json: global.json, dry: flags.dry, quiet: sets && !flags.dry && !global.json && global.verbose == 0 }
     }
-    let name = haul_core::entry::show(path);
-    match answer {
-        Answer::Tags(tags) => {
-            writeln!(to, "{name}")?;
-            tags.iter().try_for_each(|(key, value)| writeln!(to, "  {}={}", shown(key), shown(value)))
+
+    fn write(self, path: &[u8], answer: &Answer, to: &mut dyn Write) -> std::io::Result<()> {
+        let Shown { json, dry, quiet } = self;
+        if quiet {
+            return Ok(());
         }
-        Answer::Acl(acl) => {
-            let owner = if acl.owner_name.is_empty() { &acl.owner } else { &acl.owner_name };
-            writeln!(to, "{name}\n  {:<13} owner {}", "", shown(owner))?;
-            acl.grants.iter().try_for_each(|grant| {
-                let (kind, who) = grant.grantee.words();
-                writeln!(to, "  {:<13} {kind} {}", shown(&grant.permission), shown(who))
-            })
+        let shown = |text: &str| haul_core::entry::show(text.as_bytes());
+        if json {
+            return match answer {
+                Answer::Tags(tags) => Listed::Tags(Tags::of(path, tags, dry)).write(to),
+                Answer::Acl(acl) => Listed::Acl(Rights::of(path, acl)).write(to),
+                Answer::Done(word) => Listed::State(State::of(path, word, dry)).write(to),
+            };
         }
-        Answer::Done(word) => writeln!(to, "{word:<11}  {name}"),
+        let name = haul_core::entry::show(path);
+        match answer {
+            Answer::Tags(tags) => {
+                writeln!(to, "{name}")?;
+                tags.iter().try_for_each(|(key, value)| writeln!(to, "  {}={}", shown(key), shown(value)))
+            }
+            Answer::Acl(acl) => {
+                let owner = if acl.owner_name.is_empty() { &acl.owner } else { &acl.owner_name };
+                writeln!(to, "{name}\n  {:<13} owner {}", "", shown(owner))?;
+                acl.grants.iter().try_for_each(|grant| {
+                    let (kind, who) = grant.grantee.words();
+                    writeln!(to, "  {:<13} {kind} {}", shown(&grant.permission), shown(who))
+                })
+            }
+            Answer::Done(word) => writeln!(to, "{word:<11}  {name}"),
+        }
     }
 }
 

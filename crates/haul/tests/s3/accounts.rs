@@ -137,6 +137,8 @@ fn buckets_that_haul_does_not_speak_to_are_named() {
     let w = World::new();
     w.haul("ls s3://data--use1-az5--x-s3/").run().says("S3 Express One Zone").says("AWS CLI");
     w.haul("ls s3://mfzwi23gnjvgw.mrap/").run().says("version 4A").says("name one of its buckets");
+    w.haul("ls s3://arn:aws:s3::123456789012:accesspoint/mfzwi23gnjvgw.mrap/x").ends(1).says("version 4A");
+    w.haul("ls s3://arn:aws:s3:us-east-1:123456789012:accesspoint/mine/x").ends(1).says("alias");
 }
 
 /// What an object has beside its content is copied too, in one request and in parts, within a server and between two.

@@ -95,6 +95,12 @@ fn a_role_with_mfa_asks_for_the_code_or_is_given_it_and_keeps_the_session() {
     let kept: Vec<_> = fs::read_dir(&cache).expect("a cache").map(|entry| entry.expect("an entry").path()).collect();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!(fs::metadata(&kept[0]).expect("a file").permissions().mode() & 0o777, 0o600);
+    // The AWS command line writes times in a way of its own.
+    let text = fs::read_to_string(&kept[0]).expect("text");
+    let ends = text.split_once("\"Expiration\":\"").and_then(|(_, rest)| rest.split('"').next()).expect("an end");
+    fs::write(&kept[0], text.replace(ends, &ends.replace('Z', "UTC"))).expect("written");
+    assert_eq!(run("cat @/x").alone().ends(0).out, "content");
+    assert_eq!(asked_sts(&scripted), asked);
     // What is over is not used.
     let over = fs::read_to_string(&kept[0]).expect("text").replace(&iso(now())[..4], "2001");
     fs::write(&kept[0], over).expect("written");
@@ -106,7 +112,12 @@ fn a_role_with_mfa_asks_for_the_code_or_is_given_it_and_keeps_the_session() {
 fn roles_of_other_stores_are_asked_of_the_store_itself() {
     let (w, scripted) = World::scripted();
     w.put(b"x", &[], b"content");
-    for arn in ["arn:minio:iam:::role/reader", "arn:aws:iam::tenant:role/path/reader", "arn:aws:iam:::role/reader"] {
+    for arn in [
+        "arn:minio:iam:::role/reader",
+        "arn:aws:iam::tenant:role/path/reader",
+        "arn:aws:iam:::role/reader",
+        "arn:aws:iam::123456789012:role/reader",
+    ] {
         settings(&w, &format!("role_arn = {arn}\nsource_profile = base\n"));
         scripted.clear_seen();
         assert_eq!(of_profile(&w, "cat @/x").ends(0).out, "content", "{arn}");

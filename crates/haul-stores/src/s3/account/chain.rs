@@ -28,6 +28,7 @@ use reqsign_core::{Context, ProvideCredential};
 use super::io::{CredentialIo, Services, block_on, words};
 use super::profile::{Profiles, Section};
 use super::{Account, Credential, Environment, Named};
+use crate::s3::address::Endpoint;
 
 /// A profile names a profile names a profile: no more than this many.
 const DEEPEST: usize = 8;
@@ -139,7 +140,14 @@ fn service_endpoint(account: &Account, profiles: &Profiles, profile: &str, servi
         _ => ("AWS_ENDPOINT_URL_SSO_OIDC", "SSO OIDC"),
     };
     let of_profile = || profiles.service_endpoint(profile, service).map(str::to_string);
-    let Some(url) = environment.get(own).or_else(of_profile) else { return Ok(None) };
+    // As the AWS command line has it. Who names a server of Amazon's there means S3 alone.
+    let of_all = || {
+        let variable = environment.get("AWS_ENDPOINT_URL").filter(|_| !account.asked.profile_alone);
+        let url = variable.or_else(|| profiles.get(profile, "endpoint_url").map(str::to_string));
+        let is_meant = service == "sts" && !super::ignores_endpoints(environment, profiles, profile);
+        url.filter(|url| is_meant && Endpoint::parse(url).is_some_and(|endpoint| !endpoint.is_aws()))
+    };
+    let Some(url) = environment.get(own).or_else(of_profile).or_else(of_all) else { return Ok(None) };
     match url.parse::<Uri>() {
         Ok(uri) if uri.scheme().is_some() && uri.host().is_some() => Ok(Some(uri)),
         _ => Err(Error::new(ErrorKind::Usage, "find credentials").because(format!("{url:?} is no endpoint for {label}"))),
@@ -248,7 +256,7 @@ impl Chain<'_> {
     }
 
     /// The role that a login by `aws sso login` allows. The login's file is named after the session, or in the older form of
-    /// settings after the start address; the provider takes that name where it asks for the start address.
+    /// settings after the start address.
     fn sso(&self, name: &str, account: &str, role: &str) -> Result<Found> {
         let get = |key| self.profiles.get(name, key);
         let missing = |what: &str| failure(format!("profile {name} has sso_account_id, and {what}"));
@@ -264,16 +272,16 @@ impl Chain<'_> {
         if get("sso_session").is_some() {
             self.renew_login(login, region).map_err(|e| e.hint(format!("run `aws sso login --profile {name}`")))?;
         }
-        let mut provider =
-            aws::SSOCredentialProvider::new().with_account_id(account).with_role_name(role).with_region(region).with_start_url(login);
-        if let Some(endpoint) = &self.services.sso {
-            provider = provider.with_endpoint(format!("{}/federation/credentials", endpoint.to_string().trim_end_matches('/')));
-        }
         let place = format!("SSO role {role} of profile {name}");
-        let found = self.asked(&provider, &self.io.context(), place);
-        found.map_err(
-            |error| if error.remedy() == Remedy::None { error.hint(format!("run `aws sso login --profile {name}`")) } else { error },
-        )
+        let found = self.role_of_login(login, region, account, role).map_err(|e| {
+            let reason = format!("{place}: {}", e.reason());
+            e.because(reason)
+        });
+        match found {
+            Ok(credential) => Ok(Found { credential: Arc::new(credential), place }),
+            Err(error) if error.remedy() == Remedy::None => Err(error.hint(format!("run `aws sso login --profile {name}`"))),
+            Err(error) => Err(error),
+        }
     }
 
     /// The login of `aws login`, which only the AWS command line can renew: it is asked.

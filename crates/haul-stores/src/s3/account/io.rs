@@ -105,7 +105,7 @@ impl CredentialIo {
     }
 
     /// Sends a request for a service at an address that the caller has from the settings.
-    pub(super) fn post(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+    pub(super) fn ask_service(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
         self.exchange(request, true)
     }
 

@@ -331,11 +331,16 @@ fn unknown_profile(name: &str, profiles: &Profiles) -> Error {
     usage("open account", format!("no profile named {name} in {files}")).hint(hint)
 }
 
+/// Whether AWS's own settings for endpoints do not count.
+fn ignores_endpoints(environment: &Environment, profiles: &Profiles, profile: &str) -> bool {
+    environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+        || profiles.get(profile, "ignore_configured_endpoint_urls").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
 /// Flag, variables, profile; none of AWS's own settings where `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` says so.
 fn endpoint(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Result<Option<Endpoint>> {
     let environment = &asked.environment;
-    let ignored = environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
-        || profiles.get(profile, "ignore_configured_endpoint_urls").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let ignored = ignores_endpoints(environment, profiles, profile);
     let flag = asked.endpoint_url.clone().map(|url| (url, "--endpoint-url".to_string()));
     let variables: &[&'static str] =
         if ignored { &["S3_ENDPOINT_URL"] } else { &["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] };

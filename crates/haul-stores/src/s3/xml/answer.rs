@@ -170,7 +170,12 @@ pub fn versioning(document: &[u8]) -> Result<String, Fault> {
         #[serde(rename = "Status", default, deserialize_with = "shown")]
         status: String,
     }
-    read(document, "VersioningConfiguration", &["Status"]).map(|said: Said| said.status)
+    // Of a bucket that never kept versions nothing is in it, and some services name the root as they like.
+    let (walk, root) = Walk::open(document)?;
+    match root {
+        "Error" | "html" | "HTML" => Err(another(&walk, root)),
+        _ => parse(walk.document(), "VersioningConfiguration").map(|said: Said| said.status),
+    }
 }
 
 /// Reads the region of a bucket out of an answer to GetBucketLocation. Empty and `EU` are the old names of two.

@@ -131,7 +131,7 @@ impl Chain<'_> {
         let base = Arc::new(Credential::new(base.access_key(), base.secret(), base.token().map(str::to_string), None));
         signer.sign(&Method::POST, &uri, request.headers_mut(), Payload::Hash(&hash), &base, SystemTime::now())?;
         let later = |e: Error| e.kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1)));
-        let answer = self.io.post(request).map_err(|words| later(failure(words)))?;
+        let answer = self.io.ask_service(request).map_err(|words| later(failure(words)))?;
         let (status, body) = (answer.status(), answer.into_body());
         if status.is_success() {
             return read(&body);
@@ -225,7 +225,8 @@ fn kept(path: &Path) -> Option<Credential> {
         credentials: Answer,
     }
     let Kept { credentials } = serde_json::from_str(&contents(path).ok()?).ok()?;
-    let expires = time::iso(&credentials.expiration).and_then(moment)?;
+    // The AWS command line writes `UTC` at the end.
+    let expires = time::iso(&credentials.expiration.replace("UTC", "Z")).and_then(moment)?;
     let Answer { access_key_id, secret_access_key, session_token, .. } = credentials;
     (expires > SystemTime::now() + EARLY).then(|| Credential::new(access_key_id, secret_access_key, session_token, Some(expires)))
 }

@@ -1,21 +1,24 @@
-//! The login of `aws sso login`, renewed with its refresh token as the AWS command line does it.
+//! The login of `aws sso login`: exchanged for the credentials of a role, and renewed with its refresh token as the AWS command line
+//! does it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use haul_core::entry::Time;
-use haul_core::error::{Error, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::hex;
-use http::Request;
+use http::{HeaderValue, Request};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
+use super::super::Credential;
 use super::super::private_file;
 use super::super::profile::contents;
 use super::{Chain, LONGEST, failure};
 use crate::http_client::time;
-use crate::s3::address::Endpoint;
+use crate::s3::address::{self, Endpoint};
 
 /// How long before its end a login is renewed: as the AWS command line has it.
 const EARLY: u64 = 10 * 60;
@@ -50,12 +53,52 @@ impl Chain<'_> {
         }
     }
 
+    /// Exchanges a login for the credentials of a role.
+    pub(super) fn role_of_login(&self, login: &str, region: &str, account: &str, role: &str) -> Result<Credential> {
+        let path = cache_of(&self.environment.path("~/.aws/sso/cache"), login);
+        let none = || failure(format!("there is no login in {}", path.display()));
+        let kept = Login::read(&path).ok_or_else(none)?;
+        let token = kept.text("accessToken").ok_or_else(none)?;
+        if kept.ends("expiresAt").is_none_or(|end| end <= seconds(SystemTime::now())) {
+            return Err(failure("the login has expired".into()));
+        }
+        let usual = || Endpoint::of_region(region).map(|s3| s3.to_string().replacen("://s3.", "://portal.sso.", 1));
+        let named = self.services.sso.as_ref().map(ToString::to_string);
+        let endpoint = named.map_or_else(usual, Ok).map_err(failure)?;
+        let all = || format!("{}/federation/credentials", endpoint.trim_end_matches('/'));
+        let endpoint = self.environment.get("AWS_SSO_ENDPOINT").unwrap_or_else(all);
+        let mut bearer = HeaderValue::from_str(token).map_err(|_| none())?;
+        bearer.set_sensitive(true);
+        let query = address::query(&[("role_name", role), ("account_id", account)]);
+        let request = Request::get(format!("{endpoint}?{query}")).header("x-amz-sso_bearer_token", bearer);
+        let request = request.body(Bytes::new()).map_err(|e| failure(e.to_string()))?;
+        let later = |words| failure(words).kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1)));
+        let answer = self.io.ask_service(request).map_err(later)?;
+        let status = answer.status();
+        if !status.is_success() {
+            let said = serde_json::from_slice::<Map<String, Value>>(answer.body()).unwrap_or_default();
+            let words = said.get("message").and_then(Value::as_str).unwrap_or_default();
+            let words: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
+            let why = match status.as_u16() {
+                401 => "the login has expired or was revoked".to_string(),
+                403 | 404 => format!("the login does not allow role {role} in account {account}"),
+                code => format!("status {code}"),
+            };
+            let why = if words.is_empty() { why } else { format!("{why}: {words}") };
+            return Err(if status.is_server_error() || status.as_u16() == 429 { later(why) } else { failure(why) });
+        }
+        let Exchanged { role_credentials: keys } =
+            serde_json::from_slice(answer.body()).map_err(|_| failure("the answer has no credentials".into()))?;
+        let expires = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(keys.expiration));
+        Ok(Credential::new(keys.access_key_id, keys.secret_access_key, Some(keys.session_token), expires))
+    }
+
     fn renewed(&self, region: &str, body: Zeroizing<String>) -> Result<Map<String, Value>, String> {
         let usual = || Endpoint::of_region(region).map(|s3| s3.to_string().replacen("://s3.", "://oidc.", 1));
         let endpoint = self.services.oidc.as_ref().map_or_else(usual, |uri| Ok(uri.to_string()))?;
         let request = Request::post(format!("{}/token", endpoint.trim_end_matches('/'))).header("content-type", "application/json");
         let request = request.body(Bytes::copy_from_slice(body.as_bytes())).map_err(|e| e.to_string())?;
-        let answer = self.io.post(request)?;
+        let answer = self.io.ask_service(request)?;
         let status = answer.status();
         let said = serde_json::from_slice::<Map<String, Value>>(answer.body()).unwrap_or_default();
         if status.is_success() && said.get("accessToken").is_some_and(Value::is_string) {
@@ -66,6 +109,23 @@ impl Chain<'_> {
         let words = if words.is_empty() { format!("status {}", status.as_u16()) } else { words };
         Err(words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect())
     }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Exchanged {
+    role_credentials: RoleKeys,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RoleKeys {
+    access_key_id: String,
+    secret_access_key: String,
+    #[serde(default)]
+    session_token: String,
+    /// Milliseconds since 1970.
+    expiration: u64,
 }
 
 /// The file of a login.

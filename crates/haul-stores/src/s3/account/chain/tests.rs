@@ -287,6 +287,9 @@ fn a_login_of_sso_is_exchanged_for_its_role() {
     for profile in ["new", "old"] {
         assert_eq!(of(profile).unwrap().unwrap().access_key(), "SSO", "{profile}");
     }
+    // As older versions of the AWS command line write it.
+    login_file(home.path(), "corp", "2099-01-01T00:00:00UTC");
+    assert_eq!(of("new").unwrap().unwrap().access_key(), "SSO");
     assert!(of("bad").unwrap_err().to_string().contains("[sso-session gone]"));
     let text = &server.asked()[0];
     assert!(text.contains("role_name=Reader&account_id=123456789012") && text.contains("x-amz-sso_bearer_token: hidden-login"), "{text}");
