@@ -106,6 +106,9 @@ fn ranks_that_gain_from_workers_get_them_and_others_do_not() {
     let grown = run(unlimited, 32, 6e6, true);
     // Half of all in the middle of a probe.
     assert!(grown.workers >= 32 * 8 && grown.balance == Balance::Even, "{}: {:?}", grown.workers, grown.balance);
+    // 40 workers would be best: 500 s.
+    let between = run(contended, 4, 2e6, true);
+    assert!(between.seconds < 575.0, "{} s with {} workers", between.seconds, between.workers);
     let full = run(full, 32, 1e6, true);
     assert!((32..=64).contains(&full.workers), "{}", full.workers);
     assert!(matches!(full.balance, Balance::Saturated(curve) if curve.gain < 1.05), "{:?}", full.balance);

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! Hold    measure; after some windows
-//! Probe   half as many workers, or, if the ranks use all they may have, twice as many: stay where the utility is higher, else go back
+//! Probe   half as many workers, or, if the ranks use all they may have, twice as many: stay where the utility is higher, else go back;
+//!         when both were in vain, smaller steps
 //! ```
 //!
 //! A job begins with few, so that many ranks are no slower than few where the file system is full with few. Utility is
@@ -22,6 +23,8 @@ const FIRST: u32 = 64;
 const FIRST_EACH: u32 = 2;
 /// The exponent of the utility.
 const PENALTY: f64 = 0.07;
+/// How many times as many workers a probe tries, at first and between two numbers that were both tried.
+const STEPS: [f64; 2] = [2.0, 1.41];
 /// How long it takes until all ranks have changed their workers and work begun before has ended.
 const SETTLE: Duration = Duration::from_millis(1500);
 /// How much of a rank's time a window covers at least: the first ones are short, to be soon where it matters.
@@ -183,8 +186,10 @@ impl TeamTuner {
     fn probe(&mut self, now: Duration, measure: &Measure) {
         let used = measure.workers.round() as u32;
         // Ranks that do not use what they may have would not use more.
-        let up = (used >= self.most / 10 * 8).then(|| self.most.saturating_mul(2));
-        let down = Some((used / 2).max(self.ranks)).filter(|fewer| *fewer < used && *fewer < self.most);
+        let step = STEPS[usize::from(self.failed >= 2)];
+        let times = |workers: u32, factor: f64| (f64::from(workers) * factor).round() as u32;
+        let up = (used >= self.most / 10 * 8).then(|| times(self.most, step));
+        let down = Some(times(used, 1.0 / step).max(self.ranks)).filter(|fewer| *fewer < used && *fewer < self.most);
         let (first, second) = if self.upwards { (up, down) } else { (down, up) };
         if first.is_none() {
             self.upwards = !self.upwards;
