@@ -44,7 +44,7 @@ const FORGIVEN: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy, Debug)]
 pub enum DataRoute {
     /// Not tried yet; with the port on which the remote end listens, if it was asked to.
-    Untried(Option<u16>),
+    Untried(Option<Listening>),
     /// This end connects to this address.
     Out(IpAddr),
     /// The remote end connects to this one.
@@ -66,9 +66,19 @@ pub fn to_listen(own: Fingerprint, ports: Ports, count: usize) -> Vec<u8> {
     to.out
 }
 
-/// The port of the answer.
-pub fn listening(answer: &Frame) -> Result<u16> {
-    u16::try_from(answer.body().number()?).map_err(|_| protocol_error("an impossible port"))
+/// Where the remote end listens, and for how many connections: fewer than were asked for, if its site allows no more.
+#[derive(Clone, Copy, Debug)]
+pub struct Listening {
+    pub port: u16,
+    count: usize,
+}
+
+impl Listening {
+    pub fn of(answer: &Frame) -> Result<Listening> {
+        let mut from = answer.body();
+        let port = u16::try_from(from.number()?).map_err(|_| protocol_error("an impossible port"))?;
+        Ok(Listening { port, count: from.count_of()? })
+    }
 }
 
 fn unknown_address() -> Error {
@@ -88,8 +98,8 @@ impl Session {
             return false;
         };
         let route = *lock(&self.route);
-        if let DataRoute::Untried(port) = route {
-            self.try_routes(direct, port);
+        if let DataRoute::Untried(listening) = route {
+            self.try_routes(direct, listening);
             match self.fixed.load(Ordering::Relaxed) {
                 0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
                 fixed => self.want(fixed, fixed),
@@ -121,7 +131,7 @@ impl Session {
     }
 
     /// The first connections, by the first route on which one can be made.
-    fn try_routes(self: &Arc<Self>, direct: &Direct, port: Option<u16>) {
+    fn try_routes(self: &Arc<Self>, direct: &Direct, listening: Option<Listening>) {
         let count = match self.fixed.load(Ordering::Relaxed) {
             0 => DATA,
             fixed => fixed,
@@ -129,7 +139,7 @@ impl Session {
         let count = self.site.bound(count, 0);
         let out = || -> Result<DataRoute> {
             let address = self.remote_address(&*direct.reached)?;
-            self.connect_out(address, direct.ports, port, count).map(|()| DataRoute::Out(address))
+            self.connect_out(address, direct.ports, listening, count).map(|()| DataRoute::Out(address))
         };
         let tried = out().or_else(|out| self.connect_in(direct, count).map(|()| DataRoute::In).map_err(|back| [out, back]));
         match &tried {
@@ -165,19 +175,19 @@ impl Session {
     }
 
     /// Has the remote end listen for so many connections.
-    fn ask_to_listen(&self, ports: Ports, count: usize) -> Result<u16> {
+    fn ask_to_listen(&self, ports: Ports, count: usize) -> Result<Listening> {
         self.remote_key()?;
         let request = to_listen(self.identity()?.fingerprint, ports, count);
         let answer = self.control.ask(ops::TLS_LISTEN, &[&request], 0).and_then(Ticket::wait);
-        listening(&answer?)
+        Listening::of(&answer?)
     }
 
     /// Connects so many times to the port on which the remote end listens already, or will when it is asked. Fails where not one
     /// connection could be made.
-    fn connect_out(&self, address: IpAddr, ports: Ports, port: Option<u16>, count: usize) -> Result<()> {
+    fn connect_out(&self, address: IpAddr, ports: Ports, listening: Option<Listening>, wanted: usize) -> Result<()> {
         let config = self.identity()?.connector(self.remote_key()?, &self.site.suites)?;
-        let port = port.map_or_else(|| self.ask_to_listen(ports, count), Ok)?;
-        let at = SocketAddr::new(address, port);
+        let listening = listening.map_or_else(|| self.ask_to_listen(ports, wanted), Ok)?;
+        let (at, count) = (SocketAddr::new(address, listening.port), wanted.min(listening.count));
         // How far away the host is shows with the first connections: over a short round trip fewer of them do.
         let choose = self.fixed.load(Ordering::Relaxed) == 0 && lock(&self.data).is_empty();
         let connect = |index: usize| -> Result<bool> {
@@ -201,7 +211,7 @@ impl Session {
             }
         });
         let made = made.into_inner();
-        if made < count {
+        if made < listening.count {
             // The port is not needed any more. It closes by itself, too.
             let close = to_listen(self.identity()?.fingerprint, None, 0);
             let _ = self.control.ask(ops::TLS_LISTEN, &[&close], 0).and_then(Ticket::wait);
@@ -213,7 +223,7 @@ impl Session {
     /// The remote end listens and this one connects, once. `at` is where, as soon as that is known.
     pub(super) fn dial(&self, ports: Ports, reached: &Reachable, at: &mut Option<SocketAddr>) -> Result<(EncryptedLink, Duration)> {
         let address = self.remote_address(reached)?;
-        let place = SocketAddr::new(address, self.ask_to_listen(ports, 1)?);
+        let place = SocketAddr::new(address, self.ask_to_listen(ports, 1)?.port);
         *at = Some(place);
         let begun = Instant::now();
         let link = direct::connect(place, self.identity()?.connector(self.remote_key()?, &self.site.suites)?, IDLE_TIMEOUT)?;

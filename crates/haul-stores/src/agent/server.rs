@@ -13,6 +13,7 @@ mod confined;
 mod content;
 mod data;
 mod files;
+mod heard;
 mod join;
 mod listing;
 mod log;
@@ -35,6 +36,8 @@ use haul_core::entry::Dir;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use rustix::fd::OwnedFd;
+
+use heard::{Heard, Noting};
 
 use super::compress::{self, Compressing};
 use super::direct::addresses;
@@ -93,8 +96,7 @@ pub(super) struct Agent {
     freed: Condvar,
     peers: Mutex<Vec<Arc<Peer>>>,
     home: PathBuf,
-    begun: Instant,
-    heard: Mutex<Instant>,
+    heard: Arc<Heard>,
     /// Links that are not read because there is no room: what they would say is not heard.
     deaf: AtomicUsize,
     joining: join::Joining,
@@ -307,8 +309,7 @@ impl Agent {
             room: Mutex::new(ROOM),
             freed: Condvar::new(),
             peers: Mutex::default(),
-            begun: Instant::now(),
-            heard: Mutex::new(Instant::now()),
+            heard: Arc::new(Heard::new()),
             deaf: AtomicUsize::new(0),
             joining,
             data: data::Data::default(),
@@ -333,7 +334,7 @@ impl Agent {
     }
 
     fn end(&self, why: &str) -> String {
-        format!("agent ended after {} s: {why}", self.begun.elapsed().as_secs())
+        format!("agent ended after {} s: {why}", self.heard.age().as_secs())
     }
 
     /// One link over two descriptors, greeted; comes back when it ends.
@@ -343,7 +344,7 @@ impl Agent {
         std::io::Write::write_all(&mut output, ops::MAGIC).map_err(|e| Error::io(e, "greet"))?;
         // It may be one with the output, which does not block.
         let input = Bounded::new(input, Duration::MAX, over.clone()).map_err(|e| Error::io(e, "start"))?;
-        let input = std::io::BufReader::with_capacity(256 << 10, input);
+        let input = std::io::BufReader::with_capacity(256 << 10, Noting(input, self.heard.clone()));
         self.serve_link(Box::new(Plain(output)), &mut Plain(input), over, false)
     }
 
@@ -367,7 +368,7 @@ impl Agent {
 
     fn take_all(self: &Arc<Self>, peer: &Arc<Peer>, input: &mut dyn Input) -> Result<()> {
         while let Some(frame) = input.receive()?.map(compress::open).transpose()? {
-            *lock(&self.heard) = Instant::now();
+            self.heard.note();
             match frame.kind {
                 kind::HEARTBEAT => {}
                 kind::CREDIT => {
@@ -417,7 +418,7 @@ impl Agent {
             room = self.freed.wait_timeout(room, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
         }
         *room -= wanted;
-        *lock(&self.heard) = Instant::now();
+        self.heard.note();
         self.deaf.fetch_sub(1, Ordering::Relaxed);
         Ok(wanted)
     }
@@ -439,7 +440,7 @@ impl Agent {
     fn is_abandoned(&self) -> bool {
         // Where a link is not read, its client may be alive; the disk may be slow.
         let most = if self.deaf.load(Ordering::Relaxed) > 0 { ABANDONED } else { self.options.silence };
-        lock(&self.heard).elapsed() > most
+        self.heard.silence() > most
     }
 
     /// One heartbeat on each link that accepts one now. A link that is full needs none: its data is the heartbeat.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
-use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, listening, to_listen};
+use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, Listening, to_listen};
 use super::frame::{Frame, kind};
 use super::greeting::{Greeted, Pipes, RemoteInfo};
 use super::link::{HEARTBEAT, Link, Ticket, Window};
@@ -185,13 +185,13 @@ impl Client {
         let mut greeted = Greeted::new(pipes, self.options.version, self.options.compress, self.options.greeting, &asked)?;
         let Some(remote) = greeted.remote.take() else { return Err(protocol_error("no greeting")) };
         let mut answers = std::mem::take(&mut greeted.early);
-        let port = answers.pop_if(|_| answers_listen(&asked)).and_then(|answer| listening(&answer.ok()?).ok());
-        let route = if self.options.direct.is_some() { DataRoute::Untried(port) } else { DataRoute::None };
+        let listening = answers.pop_if(|_| answers_listen(&asked)).and_then(|answer| Listening::of(&answer.ok()?).ok());
+        let route = if self.options.direct.is_some() { DataRoute::Untried(listening) } else { DataRoute::None };
         let window = Arc::new(Window::new(self.options.answer_timeout));
         let control = greeted.link(self.options.compress, window.clone())?;
         let session = Arc::new(Session {
             remote,
-            port,
+            port: listening.map(|listening| listening.port),
             identity,
             site: self.options.site.clone(),
             links: Mutex::new(vec![control.clone()]),

@@ -180,6 +180,10 @@ pub fn harming(w: &World, harm: Harm, bytes: u64) -> (PathBuf, Arc<AtomicUsize>)
             });
             let mut body = Vec::new();
             varint::put(&mut body, own.into());
+            // How many connections there may be stands behind it.
+            let mut rest = &frame.body[..];
+            varint::take(&mut rest);
+            body.extend(rest);
             Frame { body, ..frame }.bytes()
         }
         _ => frame.bytes(),

@@ -42,6 +42,11 @@ impl Data {
         closed
     }
 
+    #[cfg(test)]
+    pub fn sockets(&self) -> Vec<Arc<TcpStream>> {
+        lock(&self.sockets).clone()
+    }
+
     pub fn kernel(&self) -> Kernel {
         Kernel::of(lock(&self.sockets).iter().map(|socket| &**socket))
     }
@@ -90,7 +95,8 @@ impl Agent {
         addresses(&self.connection).ok_or_else(unknown)
     }
 
-    /// Key, ports, how many connections; answers with the port. With none the open port is closed.
+    /// Key, ports, how many connections; answers with the port, and how many of them the site allows. With none the open port is
+    /// closed.
     pub(super) fn listen(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let (key, low, high, count) = (fingerprint(from)?, port(from)?, port(from)?, from.number()?.min(MOST));
         let closed = self.data.replace_port();
@@ -100,7 +106,10 @@ impl Agent {
         let (address, _) = self.ssh_addresses()?;
         let over = move || closed.load(Ordering::Relaxed);
         let until = Until { count: self.allowed(count)?, over };
-        self.accept((high > 0).then_some((low, high)), Peer { key, address, reader: false }, until, to)
+        let allowed = until.count;
+        self.accept((high > 0).then_some((low, high)), Peer { key, address, reader: false }, until, to)?;
+        to.number(allowed as u64);
+        Ok(())
     }
 
     /// Of so many connections, those that the site allows.

@@ -43,11 +43,24 @@ impl Agent {
         let site = &self.options.site;
         site.check()?;
         let config = self.identity()?.connector(key, &site.suites)?;
+        let connect = || {
+            let EncryptedLink { output, input, transport, over, .. } = direct::connect(at, config.clone(), IDLE_TIMEOUT)?;
+            Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)
+        };
+        let made: Vec<Result<Arc<Link>>> = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..LINKS).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, connect).ok()).collect();
+            started.into_iter().filter_map(|one| one.join().ok()).collect()
+        });
+        let mut failed = Error::new(ErrorKind::Other, "connect").because("the system gives no more threads");
         let mut links = Vec::new();
-        for _ in 0..LINKS {
-            let link = direct::connect(at, config.clone(), IDLE_TIMEOUT)?;
-            let EncryptedLink { output, input, transport, over, .. } = link;
-            links.push(Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)?);
+        for one in made {
+            match one {
+                Ok(link) => links.push(link),
+                Err(e) => failed = e,
+            }
+        }
+        if links.is_empty() {
+            return Err(failed);
         }
         lock(&self.linked_peers.0).insert(number, links);
         Ok(())

@@ -328,3 +328,29 @@ fn an_agent_for_reading_refuses_all_that_is_not_known_to_read() {
     ];
     assert!(all.iter().all(|kind| changes.contains(kind)), "{changes:?}");
 }
+
+#[test]
+fn connections_that_are_added_after_losses_tolerate_them_from_their_start() {
+    use crate::agent::direct::{self, Listener, Until};
+    use rustix::net::sockopt::tcp_congestion;
+    let agent = Agent::new(options(), 1, join::Joining::default(), log::Log::default());
+    let (here, client) = (std::net::IpAddr::from([127, 0, 0, 1]), Identity::new().expect("a key"));
+    let server = agent.identity().expect("a key");
+    let acceptor = server.acceptor(client.fingerprint, &agent.options.site.suites).expect("a configuration");
+    let connector = client.connector(server.fingerprint, &agent.options.site.suites).expect("a configuration");
+    let listener = Listener::new(here, None, acceptor, here).expect("a port");
+    let at = std::net::SocketAddr::new(here, listener.port().expect("its number"));
+    let serving = agent.clone();
+    let each = Arc::new(move |link| serving.serve_encrypted(link, false));
+    listener.accept_on_thread(Until { count: 1, over: || false }, BOUND, each).expect("a thread");
+    // What such a connection gets, and one before losses.
+    let (plain, tolerant) = (direct::open(at).expect("open").0, direct::open(at).expect("open").0);
+    let wanted = if crate::tcp::tolerate_losses(&tolerant) { "bbr".to_string() } else { tcp_congestion(&plain).expect("a name") };
+    assert!(agent.data.tolerate_losses() && agent.data.sockets().is_empty());
+    let _link = direct::connect(at, connector, BOUND).expect("connected");
+    let begun = Instant::now();
+    while agent.data.sockets().is_empty() && begun.elapsed() < BOUND {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(tcp_congestion(&agent.data.sockets()[0]).expect("a name"), wanted);
+}

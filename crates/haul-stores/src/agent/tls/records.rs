@@ -23,7 +23,7 @@ const LONGEST: usize = CONTENT + 256;
 /// Records that go out in one write: 512 KiB.
 const BATCH: usize = 32;
 /// Bytes that are read at a time, and one record of which a part may be there.
-const BUFFER: usize = (512 << 10) + HEADER + LONGEST;
+const BUFFER: usize = (256 << 10) + HEADER + LONGEST;
 /// Records under one key at the most: fewer than the 2^24.5 that RFC 8446, section 5.5, allows AES-GCM.
 const RECORDS_OF_A_KEY: u64 = 1 << 23;
 
