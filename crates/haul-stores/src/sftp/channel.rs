@@ -23,6 +23,9 @@ pub struct Channel {
     pub extensions: Extensions,
 }
 
+/// The next step where a session ended before the server said a word.
+pub(crate) const NO_SFTP: &str = "check with `sftp` that the server offers SFTP to this account";
+
 /// What the server can do beyond version 3.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
@@ -252,7 +255,7 @@ fn first_packet(output: &mut ChildStdout, until: Instant) -> Result<Vec<u8>> {
                 // ssh itself reports no missing subsystem when the session goes through its master.
                 Ok(0) => {
                     let e = Error::new(ErrorKind::Broken, "connect").because("the session ended before SFTP began");
-                    return Err(e.remedy_is(Remedy::Reconnect).hint("check with `sftp` that the server offers SFTP to this account"));
+                    return Err(e.remedy_is(Remedy::Reconnect).hint(NO_SFTP));
                 }
                 Ok(count) => bytes.extend_from_slice(&buffer[..count]),
                 Err(e) => return Err(Error::io(e, "connect")),

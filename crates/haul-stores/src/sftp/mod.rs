@@ -32,6 +32,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Within};
 
 pub use channel::Channel;
+pub(crate) use channel::NO_SFTP;
 use channel::{Batch, Ticket};
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained, may_exist};

@@ -17,7 +17,7 @@ use super::routes::Routes;
 use super::{Login, Target, remote_command};
 use crate::agent::{self, Direct, SessionOptions};
 use crate::provider::Access;
-use crate::sftp::{self, CHANNELS, SPEAK};
+use crate::sftp::{self, CHANNELS, NO_SFTP};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -115,9 +115,9 @@ impl Reach {
 
     /// A host that runs commands and has no SFTP can have haul.
     fn without_sftp(&self, e: Error) -> Error {
-        match (&self.placeable, e.op() == SPEAK || e.kind() == ErrorKind::TimedOut) {
-            (true, false) => e.hint("if the server has no SFTP: --install-agent installs haul, which needs none"),
-            _ => e,
+        match self.placeable && e.next_step() == Some(NO_SFTP) {
+            true => e.hint("if the server has no SFTP: --install-agent installs haul, which needs none"),
+            false => e,
         }
     }
 
