@@ -4,7 +4,7 @@
 #   bench/ftp.sh [-n RUNS] [-o DIR] [-d DELAY] [-r RATE] [-l LOSS] [-t TOOLS] WORKLOAD...
 #   WORKLOAD: big (one file of 256 MiB), small (2,000 files of 6.5 kB in 20 directories)
 #
-# The servers are globus-gridftp-server (rows with gridftp) and vsftpd, both in clear text. DELAY is that of one way
+# The servers are globus-gridftp-server (rows with gridftp), vsftpd, and vsftpd with lock_upload_files=NO (ranges), all in clear text. DELAY is that of one way
 # (25ms), RATE in bytes a second (125M), LOSS a share (0), TOOLS a pattern of grep -E for the rows to measure. Needs root,
 # globus-gridftp-server-progs, globus-gass-copy-progs, lftp, aria2, curl and what crates/haul-test/ftp-servers.sh installs; builds what it measures (common.sh). Writes one CSV line a run to
 # DIR/ftp-<workload>-<way>[-loss].csv (tool,run,seconds,user,sys,peak_kib,checked) and prints medians. Both sides share the processors.
@@ -32,11 +32,13 @@ if [ -z "${HAUL_BENCH_FTP:-}" ]; then
     printf '%s\n' listen=YES listen_address=10.99.0.2 listen_port=2121 background=NO anonymous_enable=NO local_enable=YES write_enable=YES \
         local_umask=022 pam_service_name=vsftpd userlist_enable=NO check_shell=NO seccomp_sandbox=NO isolate=NO isolate_network=NO \
         "secure_chroot_dir=$work/empty" >"$work/vsftpd"
+    # Another one, which writes ranges.
+    { sed 's/2121/2122/' "$work/vsftpd" && echo lock_upload_files=NO; } >"$work/ranges"
     mkdir "$work/pam.d"
     printf '%s\n' "auth required pam_unix.so" "account required pam_permit.so" "session required pam_permit.so" >"$work/pam.d/vsftpd"
     (umask 077 && echo "root:$(openssl passwd -6 bench):19000:0:99999:7:::" >"$work/shadow")
     # For the server alone: the mounts are gone when it ends.
-    plain="exec unshare --mount sh -c 'mount --bind $work/pam.d /etc/pam.d && mount --bind $work/shadow /etc/shadow && exec $PWD/$vsftpd $work/vsftpd'"
+    plain="exec unshare --mount sh -c 'mount --bind $work/pam.d /etc/pam.d && mount --bind $work/shadow /etc/shadow && { $PWD/$vsftpd $work/ranges & exec $PWD/$vsftpd $work/vsftpd; }'"
     grid="GLOBUS_HOSTNAME=localhost globus-gridftp-server -aa -allow-root -anonymous-user root -control-interface 0.0.0.0 -p 2811"
     HAUL_BENCH_FTP=$work "$bin/haul-link" --delay "$delay" --rate "$rate" --loss "$loss" \
         --far "$grid & $plain" -- "$0" -n "$runs" -o "$out" -l "$loss" -t "$only" "$@"
@@ -44,7 +46,7 @@ if [ -z "${HAUL_BENCH_FTP:-}" ]; then
 fi
 work=$HAUL_BENCH_FTP
 export HAUL_STATE_DIR=$work/state
-for server in "$HAUL_FAR:2811" "root:bench@$HAUL_FAR:2121"; do
+for server in "$HAUL_FAR:2811" "root:bench@$HAUL_FAR:2121" "root:bench@$HAUL_FAR:2122"; do
     for _ in $(seq 100); do
         ! curl -sf "ftp://$server/" >/dev/null || continue 2
         sleep 0.1
@@ -56,7 +58,10 @@ grid=ftp://$HAUL_FAR:2811 plain=ftp://root:bench@$HAUL_FAR:2121 data=$work/data 
 
 command_of() { # TOOL WAY: of $name
     local server=$grid from to away
-    case $1 in *vsftpd) server=$plain ;; esac
+    case $1 in
+        *-ranges) server=${plain/2121/2122} ;;
+        *vsftpd) server=$plain ;;
+    esac
     # To these a path begins at the login directory.
     away=$server/%2F${data#/}
     case $2 in
@@ -101,7 +106,7 @@ for kind in "$@"; do
         big)
             name=big
             head -c 268435456 /dev/urandom >"$data/big"
-            turns put haul-gridftp haul-p8-gridftp guc-gridftp guc-p8-gridftp haul-vsftpd lftp-vsftpd curl-vsftpd
+            turns put haul-gridftp haul-p8-gridftp guc-gridftp guc-p8-gridftp haul-vsftpd lftp-vsftpd curl-vsftpd haul-ranges
             turns get haul-gridftp haul-p8-gridftp guc-gridftp guc-p8-gridftp haul-vsftpd lftp-vsftpd curl-vsftpd aria2c-vsftpd
             ;;
         small)

@@ -36,6 +36,9 @@ pub enum Within<'a> {
     /// The file has both names.
     Link,
     Copy(&'a Spec<'a>, Moved<'a>),
+    /// The same where both stores compute digests ([`Store::digests`]): these are compared before the copy gets its name, and it is `Corrupt`
+    /// if they differ.
+    VerifiedCopy(&'a Spec<'a>, Moved<'a>),
 }
 
 /// Told how many bytes of a copy have arrived so far, where that can be known while it goes on. `Cancelled` when the run is to stop.

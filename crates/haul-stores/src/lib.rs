@@ -47,6 +47,8 @@ pub mod sftp;
 pub mod ssh;
 mod staging;
 pub mod stream;
+#[cfg(any(feature = "ssh", feature = "ftp"))]
+mod tcp;
 #[cfg(any(feature = "s3", feature = "ftp"))]
 mod terminal;
 #[cfg(feature = "web")]

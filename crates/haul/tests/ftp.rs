@@ -196,6 +196,57 @@ fn an_interrupted_upload_goes_on() {
     w.assert_clean("");
 }
 
+/// The places from which on transfers were asked for.
+fn places(log: &str) -> Vec<u64> {
+    log.split("\"REST ").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
+}
+
+/// With a file of 80 MiB, and a copy that is slow enough for the server to be tried meanwhile.
+fn slow_upload(w: &World) -> &'static str {
+    w.sh("head -c 83886080 /dev/urandom > huge");
+    "cp --bwlimit 25M --chunk-size 4M huge @/copy"
+}
+
+#[test]
+fn a_server_that_writes_ranges_is_sent_them() {
+    let w = World::vsftpd("lock_upload_files=NO");
+    let words = slow_upload(&w);
+    w.ends(0, words);
+    w.sh("cmp huge copy && rm copy");
+    let ranges = |log: &str| places(log).into_iter().filter(|at| *at >= 4 << 20).count();
+    assert!(ranges(&w.server().log()) > 1, "{}", w.server().log());
+    w.assert_clean("");
+    // What was written in ranges is not known by the size of the file.
+    let before = w.server().log().len();
+    assert!(w.haul(words).killed_at(16).run().was_killed());
+    until("an upload of a range in the log", || ranges(&w.server().log()[before..]) > 0);
+    let before = w.server().log().len();
+    w.ends(0, "cp --chunk-size 4M huge @/copy");
+    w.sh("cmp huge copy");
+    let moved = moved(&w.server().log()[before..], "UPLOAD");
+    assert!(moved > 0 && moved < 83_886_080, "{moved} bytes\n{}", w.server().log());
+    w.assert_clean("");
+}
+
+#[test]
+fn servers_that_write_no_ranges_get_files_in_order() {
+    // It locks files that are being written.
+    let w = World::vsftpd("");
+    w.ends(0, slow_upload(&w));
+    w.sh("cmp huge copy");
+    assert!(places(&w.server().log()).iter().all(|at| *at < 5), "{}", w.server().log());
+    w.assert_clean("");
+    // It refuses what is behind the end of a file; the other one writes it at the end, and says that all is well.
+    let appends = "real = handler.ftp_STOR\ndef stor(self, file, mode='w'):\n    if self._restart_position:\n        \
+                   self._restart_position, mode = 0, 'a'\n    return real(self, file, mode)\nhandler.ftp_STOR = stor\n";
+    for lines in ["", appends] {
+        let w = World::new(FtpServer::pyftpdlib(lines).expect("pyftpdlib: ftp-servers.sh installs it"));
+        w.ends(0, slow_upload(&w));
+        w.sh("cmp huge copy");
+        w.assert_clean("");
+    }
+}
+
 #[test]
 fn a_server_that_allows_few_connections_is_enough() {
     for lines in ["max_per_ip=2", "max_clients=1"] {
@@ -303,6 +354,30 @@ fn a_full_disk_is_reported() {
     let text = w.fails(&format!("cp src/big {}/", w.server().url(volume.path())));
     assert!(text.contains("No space left on device"), "{text}");
     assert!(!volume.path().join("big").exists());
+}
+
+#[test]
+fn a_file_that_the_server_refuses_does_not_stop_the_others() {
+    let w = World::vsftpd("deny_file={*.no}");
+    w.write("src/d/x.no", "refused");
+    let text = w.ends(23, "cp src/ @/there");
+    assert!(text.contains("x.no") && text.contains("550"), "{text}");
+    let text = w.ends(23, "cp @/src/ back");
+    assert!(text.contains("x.no") && text.contains("550"), "{text}");
+    w.remove("src/d/x.no");
+    w.same("src", "there");
+    w.same("src", "back");
+}
+
+#[test]
+fn what_ends_an_upload_is_the_servers_word() {
+    for (reply, part) in
+        [("452 x: No space left on device", "No space left"), ("552 over quota", "552 over quota"), ("426 broken", "426 broken")]
+    {
+        let (w, server) = rogue(b"", move |line| if line.starts_with("STOR") { Answer::Take(reply) } else { Answer::Honest });
+        let text = w.fails("cp --retries 0 src/big @/dir/");
+        assert!(text.contains(part), "{text}\n{:#?}", server.heard());
+    }
 }
 
 #[test]
@@ -414,6 +489,36 @@ fn servers_pass_files_to_each_other() {
     // And so is what is verified.
     w.ends(0, &format!("cp --verify {there}/big {}", from.url(w.path("again"))));
     assert!(w.read("again") == w.read("src/big"));
+}
+
+#[test]
+fn what_servers_pass_to_each_other_is_verified_by_their_checksums() {
+    let logs = Scratch::new();
+    let server = |log: &str| {
+        let lines = format!("AllowForeignAddress on\nLogFormat plain \"%r\"\nExtendedLog {} ALL plain", logs.path(log).display());
+        FtpServer::proftpd(&lines).expect("proftpd-core is installed")
+    };
+    let (from, to) = (server("from"), server("to"));
+    let w = World::new(from);
+    let text = w.ends(0, &format!("cp --verify @/src/big {}", to.url(w.path("copy"))));
+    assert!(w.read("copy") == w.read("src/big") && text.contains("checksum computed by the server"), "{text}");
+    let text = w.ends(0, &format!("mv @/copy {}", to.url(w.path("moved"))));
+    assert!(w.read("moved") == w.read("src/big") && !w.has("copy"), "{text}");
+    let (sent, taken) = (logs.sh("cat from"), logs.sh("cat to"));
+    assert_eq!(sent.matches("PORT ").count(), 2, "{sent}");
+    assert!(sent.contains("XSHA256") || sent.contains("HASH "), "{sent}");
+    assert!(taken.contains("XSHA256") || taken.contains("HASH "), "{taken}");
+    // A server that computes another checksum.
+    let content = bytes(7, 1 << 20);
+    w.assert_clean("");
+    let (lying, _) = rogue(&content, move |line| match line.split(' ').next() {
+        Some("FEAT") => Answer::Say("211-Features\r\n XSHA256\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n211 End\r\n".into()),
+        Some("XSHA256") => Answer::Say(format!("250 {}\r\n", "00".repeat(32))),
+        _ => Answer::Honest,
+    });
+    let text = w.fails(&format!("cp --verify --retries 0 {}/file {}", lying.url, to.url(w.path("wrong"))));
+    assert!(!w.has("wrong"), "{text}");
+    w.assert_clean("");
 }
 
 #[test]

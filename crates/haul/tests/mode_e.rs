@@ -229,6 +229,19 @@ fn a_server_sends_large_files_to_another() {
 }
 
 #[test]
+fn what_a_server_sends_to_another_is_verified_by_their_checksums() {
+    let w = World::new(&["-d", "all"]);
+    let other = GridServer::start(&["-d", "all"]).expect("it is installed");
+    w.ends(0, &format!("cp --verify @/src/big {}", other.url(w.path("copy"))));
+    w.ends(0, &format!("mv @/copy {}", other.url(w.path("moved"))));
+    assert!(w.read("moved") == w.read("src/big") && !w.path("copy").exists());
+    for log in [w.server.log(), other.log()] {
+        assert!(log.contains("CKSM "), "{log}");
+    }
+    assert!(w.server.log().matches("PORT 127,0,0,1,").count() >= 2, "{}", w.server.log());
+}
+
+#[test]
 fn an_interrupted_copy_between_servers_goes_on_inside_the_file() {
     for workers in [1, 4] {
         let w = World::new(&["-d", "all"]);

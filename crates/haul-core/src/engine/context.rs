@@ -141,12 +141,17 @@ impl Context {
         self.target().caps().dirs || !(self.job.roots[root].store.caps().markers && entry.is_implied())
     }
 
-    /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here; a move trusts
-    /// one system that holds both ends, but not what passed between two.
+    /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here, unless both ends compute
+    /// digests of it; a move trusts one system that holds both ends, but not what passed between two.
     pub fn copies(&self, work: &DirWork, size: u64) -> bool {
         let within = self.target().copies(self.source(work), size);
-        let trusted = !self.job.verify || self.job.remove_source && self.target().caps().copies;
+        let trusted = !self.verifies_copies() || self.digests.are_shared(self.source(work), self.target());
         within && self.writes() && self.job.backup.is_none() && trusted && !self.job.links.follow
+    }
+
+    /// Whether what the destination copies by itself is to be verified.
+    pub fn verifies_copies(&self) -> bool {
+        self.job.verify && !(self.job.remove_source && self.target().caps().copies)
     }
 
     /// Whether a small file that is to be verified keeps its staging name until then, so that what it replaces stands.

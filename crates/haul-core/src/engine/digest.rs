@@ -37,6 +37,12 @@ impl Digests {
         !self.offered(cx.target()).is_empty()
     }
 
+    /// Whether two stores compute digests of one kind.
+    pub fn are_shared(&self, one: &dyn Store, other: &dyn Store) -> bool {
+        let others = self.offered(other);
+        self.offered(one).iter().any(|algorithm| others.contains(algorithm))
+    }
+
     /// The digest that the destination should have of a file with this content, if it computes digests.
     pub fn of_bytes(&self, cx: &Context, bytes: &[u8]) -> Option<(Algorithm, Vec<u8>)> {
         let algorithm = *self.offered(cx.target()).first()?;

@@ -213,6 +213,12 @@ pub trait Sink: Send + Sync {
         Ok(None)
     }
 
+    /// Whether a sink of a store that is written [`WriteStyle::InOrder`] takes chunks in any order from here on, and from several workers
+    /// at once. It may begin to while the file is written, and does not stop.
+    fn takes_ranges(&self) -> bool {
+        false
+    }
+
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
         let _ = chunk;

@@ -15,6 +15,7 @@ use super::options::{Direct, DirectOutcome, Reachable};
 use super::session::{Client, NEAR, Session};
 use super::tls::Fingerprint;
 use super::wire::{Writer, protocol_error};
+use crate::tcp;
 use haul_core::lock::lock;
 
 pub struct DataLink {
@@ -276,7 +277,7 @@ impl Session {
         let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), idle_timeout)?;
         let mut data = lock(&self.data);
         if self.tolerant.load(Ordering::Relaxed) {
-            direct::tolerate_losses(&socket);
+            tcp::tolerate_losses(&socket);
         }
         let failures = lock(&self.failures);
         if failures.given_up {

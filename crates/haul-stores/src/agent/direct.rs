@@ -15,6 +15,7 @@ use super::link::{IDLE_TIMEOUT, Transport};
 use super::tls::{self, RecordReader, RecordWriter};
 use super::wire::protocol_error;
 use crate::bounded::Bounded;
+use crate::tcp::{tcp_info, widen};
 
 /// How long one attempt to open a connection may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
@@ -130,51 +131,10 @@ fn set_socket_options(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT);
 }
 
-/// A round trip in microseconds from which on a connection wants more under way than the system lets it have by itself.
-const LONG: u32 = 2000;
-/// The largest buffer that is asked for: 1 Gbit/s with a round trip of 130 ms.
-const BUFFER: usize = 16 << 20;
-
-/// Asks for a larger send buffer over a long round trip, where the system allows a program more than it gives by itself. The
-/// receive buffer grows by itself further than a program may ask.
-fn widen(stream: &TcpStream) {
-    let numbers = |name: &str| -> Vec<usize> {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).unwrap_or_default();
-        text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
-    };
-    if tcp_info(stream).is_none_or(|info| info.tcpi_rtt < LONG) {
-        return;
-    }
-    if let ([most], [_, _, own]) = (&numbers("core/wmem_max")[..], &numbers("ipv4/tcp_wmem")[..])
-        // The kernel takes twice what it is asked for, for what it needs beside the data.
-        && 2 * most > *own
-    {
-        // It only makes it better.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, BUFFER.min(*most));
-    }
-}
-
 /// Whether the other machine has acknowledged nothing for [`IDLE_TIMEOUT`] though something was sent. A machine whose program is
 /// stopped still acknowledges.
 pub fn is_silent(socket: &TcpStream) -> bool {
     tcp_info(socket).is_some_and(|info| info.tcpi_unacked > 0 && u128::from(info.tcpi_last_ack_recv) > IDLE_TIMEOUT.as_millis())
-}
-
-fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
-    // SAFETY: tcp_info is plain numbers, for which zero is a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `info`.
-    let done = unsafe {
-        let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
-        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
-    };
-    (done == 0).then_some(info)
-}
-
-/// BBR measures the network instead of treating each loss as a full queue. `false` where the system does not allow it.
-pub fn tolerate_losses(stream: &TcpStream) -> bool {
-    rustix::net::sockopt::set_tcp_congestion(stream, "bbr").is_ok()
 }
 
 fn link(stream: TcpStream, (writer, reader): (RecordWriter, RecordReader), idle_timeout: Duration) -> Result<EncryptedLink> {
@@ -309,50 +269,4 @@ pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     let near = words.next()?.parse().ok()?;
     let _port = words.next()?;
     Some((near, words.next()?.parse().ok()?))
-}
-
-/// The kernel's counters of connections (tcp_info of linux/tcp.h), summed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kernel {
-    /// Segments that were sent, and those of them that were sent again.
-    pub sent: u64,
-    pub again: u64,
-    /// Microseconds with something to send, and those of them in which a buffer at one of the ends was the limit.
-    pub busy: u64,
-    pub limited: u64,
-}
-
-impl Kernel {
-    pub fn of<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> Kernel {
-        let mut sum = Kernel::default();
-        for socket in sockets {
-            if let Some(info) = tcp_info(socket) {
-                sum.sent += u64::from(info.tcpi_segs_out);
-                sum.again += u64::from(info.tcpi_total_retrans);
-                sum.busy += info.tcpi_busy_time;
-                sum.limited += info.tcpi_sndbuf_limited + info.tcpi_rwnd_limited;
-            }
-        }
-        sum
-    }
-
-    /// The counts since an earlier state.
-    #[must_use]
-    pub fn since(self, before: Kernel) -> Kernel {
-        self.zip(before, u64::saturating_sub)
-    }
-
-    #[must_use]
-    pub fn with(self, other: Kernel) -> Kernel {
-        self.zip(other, |one, other| one + other)
-    }
-
-    fn zip(self, other: Kernel, f: impl Fn(u64, u64) -> u64) -> Kernel {
-        Kernel {
-            sent: f(self.sent, other.sent),
-            again: f(self.again, other.again),
-            busy: f(self.busy, other.busy),
-            limited: f(self.limited, other.limited),
-        }
-    }
 }

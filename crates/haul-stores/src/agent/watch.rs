@@ -3,17 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::direct::{self, Kernel};
 use super::link::Ticket;
 use super::ops;
 use super::session::Session;
 use super::wire::Writer;
+use crate::tcp::{FINDING, Kernel, tolerate_losses};
 use haul_core::lock::lock;
 
 /// At the most, where connections share the losses of a bad network.
 const DATA_MOST: usize = 64;
-/// With one of so many segments lost more streams gain.
-const LOSS: u64 = 3000;
 
 /// The state of the data connections at the last check.
 #[derive(Debug)]
@@ -33,8 +31,6 @@ pub struct Watch {
     tolerant: bool,
 }
 
-/// Each connection first finds its rate: losses in that time mean nothing.
-const FINDING: Duration = Duration::from_secs(1);
 /// How long the rate is measured before anything is changed.
 const WATCHED: Duration = Duration::from_millis(500);
 /// The gain that twice as many connections must have.
@@ -86,12 +82,12 @@ impl Session {
             watch.settled = true;
             return;
         }
-        let lossy = seen.again > 10 && seen.again * LOSS > seen.sent;
+        let lossy = seen.is_lossy();
         if lossy && !watch.tolerant {
             watch.tolerant = true;
             // Those that are added later begin with it.
             self.tolerant.store(true, Ordering::Relaxed);
-            let here = lock(&self.data).iter().all(|one| direct::tolerate_losses(&one.socket));
+            let here = lock(&self.data).iter().all(|one| tolerate_losses(&one.socket));
             let there = self.facts(true).is_some();
             if here && there {
                 return;

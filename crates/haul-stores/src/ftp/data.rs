@@ -1,7 +1,7 @@
 //! Data connections: who connects to whom, and how a transfer begins and ends.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,12 @@ use rustix::net::sockopt;
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
+use super::passive::{extended_port, passive, passive_port, passive_socket};
 use super::reply::Reply;
 use super::session::Session;
 use super::stream::Stream;
 use super::stripes::is_acceptable;
+use crate::tcp::{self, LossWatch};
 
 /// How long a server may take to connect to this machine, or to be connected to.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -43,6 +45,7 @@ pub struct Data {
     stream: Stream,
     /// Both ends are still to be authenticated, with the first transfer.
     unguarded: bool,
+    losses: LossWatch,
 }
 
 impl Session {
@@ -265,7 +268,7 @@ impl Session {
             Some(tls) => stream.secured(tls).map_err(|e| tls_failure(e, op))?,
             None => stream,
         };
-        Data { stream, unguarded: self.guard.is_some() }.watched().map_err(|e| Error::io(e, op))
+        Data { unguarded: self.guard.is_some(), ..Data::of(stream) }.watched().map_err(|e| Error::io(e, op))
     }
 
     /// Where a reply to EPSV or PASV says that the server listens. The address in it may be anybody's, or one behind the server's router:
@@ -279,7 +282,7 @@ impl Session {
 
     fn connect(&self, address: SocketAddr, op: &'static str) -> Result<Stream> {
         let stream = Stream::connect(address, CONNECT.min(self.wait), self.wait);
-        stream.inspect(|stream| self.set_buffers(stream.tcp())).map_err(|e| {
+        stream.inspect(|stream| self.set_up(stream.tcp())).map_err(|e| {
             let words = match e.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
                 _ => Error::io(e, op).reason(),
@@ -302,6 +305,14 @@ impl Session {
         }
     }
 
+    /// The same for a connection that is made.
+    fn set_up(&self, stream: &TcpStream) {
+        match self.buffer {
+            Some(_) => self.set_buffers(stream),
+            None => tcp::widen(stream),
+        }
+    }
+
     /// Whether this is the address of the server, or of one of its data nodes.
     fn is_server(&self, from: IpAddr) -> bool {
         let is_node = || self.features.nodes.get().is_some_and(|nodes| nodes.contains(&from.to_canonical()));
@@ -317,6 +328,7 @@ impl Session {
                 // Nobody else gets the data, or gives them.
                 Ok((stream, from)) if self.is_server(from.ip()) => {
                     stream.set_nonblocking(false).map_err(io)?;
+                    self.set_up(&stream);
                     return Stream::of(stream, self.wait).map_err(io);
                 }
                 Ok(_) => {}
@@ -394,7 +406,7 @@ impl Failed {
 
 impl Data {
     fn of(stream: Stream) -> Data {
-        Data { stream, unguarded: false }
+        Data { stream, unguarded: false, losses: LossWatch::default() }
     }
 
     #[cfg(test)]
@@ -407,6 +419,7 @@ impl Data {
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.losses.look(self.stream.tcp());
         self.stream.write_all(bytes)
     }
 
@@ -421,6 +434,7 @@ impl Data {
                 slices.push(IoSlice::new(&part[passed..]));
             }
         }
+        self.losses.look(self.stream.tcp());
         self.stream.write_vectored(&slices)
     }
 
@@ -444,68 +458,10 @@ impl Data {
     }
 }
 
-/// The data connection that a reply to EPSV announces.
-pub fn passive(reply: &Reply, peer: IpAddr) -> Option<Announced> {
-    let port = extended_port(&reply.text).filter(|_| reply.code == 229)?;
-    Some(Announced::Passive(SocketAddr::new(peer, port)))
-}
-
 fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
 fn strange(reply: &Reply, op: &'static str) -> Error {
     Error::new(ErrorKind::Other, op).because(format!("the server named no port: {}", reply.shown()))
-}
-
-/// The port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
-fn extended_port(text: &[u8]) -> Option<u16> {
-    let inner = &text[text.iter().position(|byte| *byte == b'(')? + 1..];
-    let mark = *inner.first()?;
-    let mut parts = inner.split(|byte| *byte == mark);
-    let port = parts.nth(3)?;
-    parts.next()?;
-    std::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port > 0)
-}
-
-/// The address of the same.
-pub fn passive_address(text: &[u8]) -> Option<Ipv4Addr> {
-    passive_numbers(text).map(|[a, b, c, d, ..]| Ipv4Addr::new(a, b, c, d))
-}
-
-/// Address and port of the same, and of each line of a reply to SPAS.
-pub fn passive_socket(text: &[u8]) -> Option<SocketAddr> {
-    Some(SocketAddr::new(passive_address(text)?.into(), passive_port(text)?))
-}
-
-/// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`, with or without brackets.
-fn passive_port(text: &[u8]) -> Option<u16> {
-    let [.., high, low] = passive_numbers(text)?;
-    Some(u16::from(high) << 8 | u16::from(low)).filter(|port| *port > 0)
-}
-
-fn passive_numbers(text: &[u8]) -> Option<[u8; 6]> {
-    let text = std::str::from_utf8(text).ok()?;
-    let numbers = text.split(|c: char| !c.is_ascii_digit() && c != ',').find(|part| part.matches(',').count() == 5)?;
-    let numbers: Vec<u8> = numbers.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    numbers.try_into().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_read() {
-        assert_eq!(extended_port(b"Entering Extended Passive Mode (|||6446|)"), Some(6446));
-        assert_eq!(extended_port(b"ok (!!!1!)."), Some(1));
-        for bad in [&b""[..], b"(", b"(|||0|)", b"(|||70000|)", b"(|||x|)", b"(||6446|)", b"(|||6446"] {
-            assert_eq!(extended_port(bad), None, "{bad:?}");
-        }
-        assert_eq!(passive_port(b"Entering Passive Mode (10,0,0,1,4,1)."), Some(1025));
-        assert_eq!(passive_port(b"Entering Passive Mode 10,0,0,1,4,1"), Some(1025));
-        for bad in [&b""[..], b"(1,2,3,4,5)", b"(1,2,3,4,256,1)", b"(1,2,3,4,0,0)", b"(1,2,3,4,5,6,7)", b"\xff"] {
-            assert_eq!(passive_port(bad), None, "{bad:?}");
-        }
-    }
 }

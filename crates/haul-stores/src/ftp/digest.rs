@@ -10,6 +10,7 @@ use haul_core::retry;
 use super::control::Control;
 use super::features::{HashCommand, cannot, get, hash_name};
 use super::reply::Reply;
+use super::session::Session;
 use super::store::Shared;
 
 const OP: &str = "checksum";
@@ -43,8 +44,15 @@ impl Shared {
 
     /// The same of the file at a path, of about so many bytes.
     pub fn digest_at(&self, path: &[u8], size: u64, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        if self.command_of(algorithm).is_none() {
+            return Ok(None);
+        }
+        self.digest_over(&mut *self.pool.take()?, path, size, algorithm)
+    }
+
+    /// The same over a session of the caller's.
+    pub fn digest_over(&self, session: &mut Session, path: &[u8], size: u64, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         let Some(how) = self.command_of(algorithm) else { return Ok(None) };
-        let mut session = self.pool.take()?;
         let wait = session.wait + Duration::from_secs(size / SLOWEST);
         let request = match how {
             HashCommand::Hash => {

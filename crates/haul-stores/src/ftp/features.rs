@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use haul_core::hash::Algorithm;
 
 use super::paths::Names;
+use super::ranges_proof::RangesProof;
 use super::reply::Reply;
 
 /// Facts of MLST (RFC 3659) that are used, in lower case.
@@ -38,6 +39,8 @@ pub struct Features {
     /// RETR and STOR begin where REST says.
     pub restarts_reading: AtomicBool,
     pub restarts_writing: AtomicBool,
+    /// STOR behind REST writes a range, beside other connections that write others.
+    pub ranges: RangesProof,
     pub size: AtomicBool,
     pub mdtm: AtomicBool,
     pub extended_passive: AtomicBool,
@@ -143,6 +146,7 @@ impl Features {
             replaces: !words(system).contains("WINDOWS"),
             restarts_reading: AtomicBool::new(restarts),
             restarts_writing: AtomicBool::new(restarts),
+            ranges: RangesProof::default(),
             size: maybe("SIZE"),
             mdtm: maybe("MDTM"),
             // Its reply has no address.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::entry::{Entry, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::retry::Scope;
 use haul_core::store::{Landed, Moved, Spec};
 
 use super::change;
@@ -50,12 +51,19 @@ pub fn is_clear(shared: &Shared) -> bool {
     shared.pool.dialer.tls.is_none() && !shared.pool.dialer.active
 }
 
-/// `Ok(None)` where the servers refuse.
+/// With `verify` both compute a checksum before the copy gets its name. `Ok(None)` where the servers refuse.
 ///
 /// # Errors
 ///
-/// `Changed` for a source that is another file than was listed; `Corrupt` if less or more arrived than was sent.
-pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<'_>, moved: Moved<'_>) -> Result<Option<Landed>> {
+/// `Changed` for a source that is another file than was listed; `Corrupt` if less or more arrived than was sent, or something else.
+pub fn copy(
+    from: &Shared,
+    to: &Shared,
+    entry: &Entry,
+    name: &Name,
+    (spec, verify): (&Spec<'_>, bool),
+    moved: Moved<'_>,
+) -> Result<Option<Landed>> {
     if !is_possible(from, to, entry.size) {
         return Ok(None);
     }
@@ -79,6 +87,16 @@ pub fn copy(from: &Shared, to: &Shared, entry: &Entry, name: &Name, spec: &Spec<
         if size != Some(entry.size) {
             let has = size.map_or("an unknown number of".to_string(), |size| size.to_string());
             return Err(Error::new(ErrorKind::Corrupt, OP).because(format!("the server has {has} bytes of {}", entry.size)));
+        }
+        if verify {
+            match pair.is_same((from, &source), (to, &path), entry.size)? {
+                Some(true) => {}
+                Some(false) => {
+                    let e = Error::new(ErrorKind::Corrupt, "verify");
+                    return Err(e.because("the checksums that the two servers compute differ"));
+                }
+                None => return Ok(None),
+            }
         }
         let landed = to.set_at(&mut pair.receiver, &path, entry, spec.keep)?;
         change::replace(&mut pair.receiver, &path, &target, OP)?;
@@ -144,6 +162,29 @@ impl Pair {
             Ok(facts) => Ok(facts.size.filter(|bytes| *bytes < size).unwrap_or(0)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Whether both have the same content, by checksums; `None` where one of them computes none, which it is not asked for again.
+    fn is_same(&mut self, (from, source): (&Shared, &[u8]), (to, path): (&Shared, &[u8]), size: u64) -> Result<Option<bool>> {
+        let offered = to.digests();
+        let Some(algorithm) = from.digests().into_iter().find(|algorithm| offered.contains(algorithm)) else { return Ok(None) };
+        let Pair { sender, receiver } = self;
+        let scope = Scope::current();
+        let (one, other) = std::thread::scope(|threads| {
+            let one = threads.spawn(move || {
+                let _entered = scope.enter();
+                from.digest_over(&mut *sender, source, size, algorithm)
+            });
+            let other = to.digest_over(&mut *receiver, path, size, algorithm);
+            (one.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Other, OP))), other)
+        });
+        match (one.map_err(Error::of_source)?, other?) {
+            (Some(one), Some(other)) => Ok(Some(one == other)),
+            (one, _) => {
+                cannot(if one.is_none() { &from.features.computes } else { &to.features.computes });
+                Ok(None)
+            }
         }
     }
 

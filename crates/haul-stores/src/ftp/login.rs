@@ -11,11 +11,11 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
 use super::control::{Control, OTHER_VERSION, command, failure, tls_failure};
-use super::data::passive;
 use super::features::{Features, PROBE, cannot, get};
 use super::flags::Security;
 use super::grid::Grid;
 use super::intake::is_reachable;
+use super::passive::passive;
 use super::pool::Wanted;
 use super::reply::Reply;
 use super::secret::Login;

@@ -168,6 +168,36 @@ impl Pool {
         if free { self.take().ok() } else { None }
     }
 
+    /// A session that nobody uses, or one more where the server allows it now.
+    pub fn take_spare(self: &Arc<Pool>) -> Option<Lease> {
+        let mut state = lock(&self.state);
+        while let Some((session, since)) = state.idle.pop() {
+            let stale = since.elapsed() > STALE;
+            drop(state);
+            if let Some(session) = self.revived(session, stale) {
+                return Some(Lease { pool: self.clone(), session: Some(session) });
+            }
+            state = lock(&self.state);
+            state.open -= 1;
+        }
+        if state.open >= state.most {
+            return None;
+        }
+        state.open += 1;
+        drop(state);
+        match self.dialer.dial(Wanted::Stream) {
+            Ok(session) => Some(Lease { pool: self.clone(), session: Some(session) }),
+            Err(refused) => {
+                let mut state = lock(&self.state);
+                state.open -= 1;
+                if matches!(refused, Refused::TooMany(_)) {
+                    state.most = state.open.max(1);
+                }
+                None
+            }
+        }
+    }
+
     /// Makes sessions ahead, of which `most` are open then at the most. A failure is left to whoever needs one more.
     pub fn prepare(self: &Arc<Pool>, most: usize, wanted: Wanted) {
         loop {

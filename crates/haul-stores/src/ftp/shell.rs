@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::Location;
 
 use super::control::Control;
-use super::data::passive_address;
+use super::passive::passive_address;
 use crate::child;
 use crate::provider::Access;
 use crate::ssh::Reach;

@@ -1,9 +1,10 @@
 //! A file of a server that is being written, under a staging name until it is complete. Chunks that follow each other are one
-//! transfer; what a server has of a file is what SIZE says, so that a write goes on from there, in another process too.
+//! transfer; what a server has of a file is what SIZE says, so that a write goes on from there, in another process too. Where the server
+//! is found to write ranges, what is left of a large file goes out in ranges.
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -15,16 +16,27 @@ use super::change;
 use super::control::command;
 use super::data::{Data, Failed};
 use super::features::{cannot, get};
-use super::pool::Lease;
+use super::pool::{Lease, Wanted};
+use super::ranges_proof::{self, Trial};
+use super::split::Split;
 use super::staged::Staged;
+use super::store::WRITERS;
 use crate::lock::lock;
 
 /// Bytes that are read from the source and written at a time.
 const BUFFER: usize = 256 << 10;
+/// Bytes of a file for which it is worth knowing whether the server writes ranges.
+const WORTH: u64 = 64 << 20;
 
 pub struct FtpSink {
     staged: Staged,
     state: Mutex<State>,
+    /// Bytes that were there when the write was taken up again: there may be holes among them.
+    before: u64,
+    /// Whether the server writes ranges is being found out.
+    trial: Mutex<Option<Trial>>,
+    /// It does, and from then on is sent them.
+    split: OnceLock<Arc<Split>>,
 }
 
 #[derive(Default)]
@@ -47,7 +59,7 @@ struct Upload {
 impl FtpSink {
     /// The server hears of it with the first bytes.
     pub fn create(staged: Staged) -> FtpSink {
-        FtpSink { staged, state: Mutex::new(State { untouched: true, ..State::default() }) }
+        FtpSink::new(staged, State { untouched: true, ..State::default() })
     }
 
     pub fn attach(staged: Staged) -> Result<FtpSink> {
@@ -55,7 +67,21 @@ impl FtpSink {
         if reach > 0 && !get(&staged.shared.features.restarts_writing) {
             return Err(Error::new(ErrorKind::NotFound, "attach").because("the server does not resume uploads"));
         }
-        Ok(FtpSink { staged, state: Mutex::new(State { reach, ..State::default() }) })
+        Ok(FtpSink::new(staged, State { reach, ..State::default() }))
+    }
+
+    fn new(staged: Staged, state: State) -> FtpSink {
+        let before = state.reach;
+        FtpSink { staged, state: Mutex::new(state), before, trial: Mutex::default(), split: OnceLock::new() }
+    }
+
+    /// Has it found out whether the server writes ranges, beside a file that would gain. One that was taken up again is written in order: what is
+    /// known of it from before says only up to where it goes.
+    fn try_ranges(&self) {
+        let Staged { shared, target, size, .. } = &self.staged;
+        if *size >= WORTH && self.before == 0 && shared.pool.most() > 2 {
+            *lock(&self.trial) = Trial::begin(&shared.pool, &shared.features, ranges_proof::beside(target));
+        }
     }
 
     /// The transfer that goes on at `at`.
@@ -64,6 +90,9 @@ impl FtpSink {
             self.finish(state)?;
             self.check(state, at)?;
             let upload = self.begin(at)?;
+            if state.untouched {
+                self.try_ranges();
+            }
             (state.upload, state.reach, state.untouched) = (Some(upload), at, false);
         }
         state.upload.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, "write"))
@@ -71,12 +100,15 @@ impl FtpSink {
 
     /// Nothing is written behind a gap.
     fn check(&self, state: &mut State, at: u64) -> Result<()> {
-        if state.unsure && at > 0 {
+        // Of a file with holes in it more is there than was sent from here.
+        let is_behind = self.before > 0 && at > state.reach;
+        if (state.unsure && at > 0) || is_behind {
             let there = self.staged.shared.pool.take()?.look(&self.staged.path, false, "write")?;
-            if there.size.unwrap_or(0) < at {
+            if there.size.unwrap_or(0) >= at {
+                state.reach = state.reach.max(at);
+            } else if !is_behind {
                 return Err(lost());
             }
-            state.reach = state.reach.max(at);
         }
         state.unsure = false;
         if at > state.reach {
@@ -147,6 +179,9 @@ impl FtpSink {
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        if let Some(split) = self.split.get() {
+            return split.write(&self.staged, at, from);
+        }
         let mut state = lock(&self.state);
         self.upload(&mut state, at.start)?;
         let mut left = at.end - at.start;
@@ -168,6 +203,10 @@ impl FtpSink {
 
     fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         receipt::complete(entry.size, self.staged.chunk, receipts)?;
+        if let Some(trial) = &*lock(&self.trial) {
+            trial.give_up();
+        }
+        self.settle()?;
         let mut state = lock(&self.state);
         if entry.size == 0 && state.untouched {
             self.upload(&mut state, 0)?;
@@ -177,14 +216,31 @@ impl FtpSink {
         if state.unsure {
             return Err(lost());
         }
+        drop(lock(&self.trial).take());
+        if self.before > 0 && self.staged.size >= WORTH {
+            // A run that was killed may have left it.
+            let beside = ranges_proof::beside(&self.staged.target);
+            change::remove_file(&mut *self.staged.shared.pool.take()?, &beside, "commit")?;
+        }
         self.staged.commit(entry).inspect_err(|e| {
             if e.kind() == ErrorKind::Corrupt {
+                self.staged.shared.features.ranges.refute();
                 cannot(&self.staged.shared.features.restarts_writing);
             }
         })
     }
 
+    /// What is on its way has arrived.
+    fn settle(&self) -> Result<()> {
+        self.split.get().map_or(Ok(()), |split| split.settle())
+    }
+
     fn remove(&self) -> Result<()> {
+        if let Some(trial) = &*lock(&self.trial) {
+            trial.give_up();
+        }
+        // It makes no difference what has arrived, but nothing may arrive any more.
+        let _ = self.settle();
         let mut state = lock(&self.state);
         let mut lease = match state.upload.take() {
             Some(Upload { mut lease, data, .. }) => {
@@ -196,7 +252,10 @@ impl FtpSink {
             None => self.staged.shared.pool.take()?,
         };
         state.untouched = true;
-        change::remove_file(&mut lease, &self.staged.path, "remove")
+        let removed = change::remove_file(&mut lease, &self.staged.path, "remove");
+        drop(lease);
+        drop(lock(&self.trial).take());
+        removed
     }
 }
 
@@ -216,6 +275,9 @@ impl Sink for FtpSink {
     }
 
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        if self.split.get().is_some() {
+            return self.write(at..at + bytes.len() as u64, &mut &bytes[..]);
+        }
         let mut state = lock(&self.state);
         let written = self.upload(&mut state, at).map(drop).and_then(|()| self.send(&mut state, bytes));
         written.map_err(|e| e.on(&self.staged.name))
@@ -225,8 +287,32 @@ impl Sink for FtpSink {
         self.write(at, &mut io::repeat(0))
     }
 
+    fn takes_ranges(&self) -> bool {
+        if self.split.get().is_some() {
+            return true;
+        }
+        if self.before > 0 || !self.staged.shared.features.ranges.holds() {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        // What was sent in order is confirmed first: from then on the size of the file says nothing. Whoever writes next hears of a failure.
+        if state.unsure || self.finish(&mut state).is_err() || state.reach == 0 {
+            return false;
+        }
+        let pool = &self.staged.shared.pool;
+        pool.prepare(WRITERS as usize, Wanted::Stream);
+        self.split.get_or_init(|| Split::new(pool, state.reach));
+        true
+    }
+
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
-        let state = lock(&self.state);
+        if let Some(split) = self.split.get() {
+            return split.land(&chunk.at).map(|()| Box::default()).map_err(|e| e.on(&self.staged.name));
+        }
+        let mut state = lock(&self.state);
+        if chunk.at.start < self.before {
+            self.finish(&mut state).map_err(|e| e.renamed(&self.staged.name))?;
+        }
         if state.reach >= chunk.at.end && !state.unsure {
             return Ok(Box::default());
         }
@@ -240,12 +326,12 @@ impl Sink for FtpSink {
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
-        self.finish(&mut lock(&self.state)).map_err(|e| e.renamed(&self.staged.name))?;
+        self.settle().and_then(|()| self.finish(&mut lock(&self.state))).map_err(|e| e.renamed(&self.staged.name))?;
         self.staged.reread()
     }
 
     fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.finish(&mut lock(&self.state)).map_err(|e| e.renamed(&self.staged.name))?;
+        self.settle().and_then(|()| self.finish(&mut lock(&self.state))).map_err(|e| e.renamed(&self.staged.name))?;
         self.staged.digest(algorithm)
     }
 

@@ -9,6 +9,7 @@ use haul_core::store::{Landed, Source, Spec, Token};
 
 use super::change;
 use super::paths::{checked, join};
+use super::ranges_proof;
 use super::source::FtpFile;
 use super::store::Shared;
 use crate::staging::{is_staging, staging_leaf};
@@ -96,5 +97,7 @@ fn leaf(token: &Token) -> Result<&[u8]> {
 pub fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
     let path = join(&shared.dir(&name.dir, "remove")?, leaf(token)?);
     let mut session = shared.pool.take()?;
+    // A trial that was killed with the write.
+    change::remove_file(&mut session, &ranges_proof::beside(&shared.target(name, "remove")?), "remove")?;
     change::remove_file(&mut session, &path, "remove")
 }

@@ -89,7 +89,7 @@ impl Ftp {
         let connections = u32::try_from(pool.most()).unwrap_or(1);
         let caps = Caps {
             write: if blocks { WriteStyle::Anywhere } else { WriteStyle::InOrder },
-            writers_per_file: if blocks { connections.min(WRITERS) } else { 1 },
+            writers_per_file: if blocks || get(&features.restarts_writing) { connections.min(WRITERS) } else { 1 },
             read_ranges: true,
             dirs: true,
             sets,
@@ -227,9 +227,11 @@ impl Store for Ftp {
 
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         match ((from as &dyn Any).downcast_ref::<Ftp>(), how) {
-            (Some(from), Within::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, spec, moved).map_err(|e| e.on(to)),
+            (Some(from), Within::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, false), moved),
+            (Some(from), Within::VerifiedCopy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, true), moved),
             _ => Ok(None),
         }
+        .map_err(|e| e.on(to))
     }
 
     fn digests(&self) -> Vec<Algorithm> {

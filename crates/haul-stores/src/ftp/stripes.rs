@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::data::{Data, passive_socket};
+use super::data::Data;
+use super::passive::passive_socket;
 use super::reply::Reply;
 use super::session::Session;
 

@@ -335,7 +335,7 @@ impl Store for Local {
         let taken = match how {
             Within::Rename => self.shared.take_over(&from.shared, &entry.name, to),
             Within::Link => self.link_from(from, &entry.name, to),
-            Within::Copy(..) => return Ok(None),
+            Within::Copy(..) | Within::VerifiedCopy(..) => return Ok(None),
         };
         taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
     }

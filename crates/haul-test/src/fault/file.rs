@@ -204,6 +204,10 @@ impl Sink for Writing {
         self.core.run(Op::Hole, &self.name, || self.inner.hole(at))
     }
 
+    fn takes_ranges(&self) -> bool {
+        self.inner.takes_ranges()
+    }
+
     fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
         self.inner.pull(from, at, hash)
     }

@@ -9,7 +9,7 @@ use haul_core::job::{Bounds, Job, Links, Mode, Pick};
 use haul_core::place::{OpenOptions, Scheme};
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Operation, Selection, TransferSpec};
-use haul_core::store::{Runs, Store};
+use haul_core::store::{Runs, Store, WriteStyle};
 use haul_stores::provider::Access;
 use haul_stores::s3;
 
@@ -153,7 +153,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let chunk = if streams {
         STREAM_PART
     } else if places.roots.iter().any(|root| root.store.caps().runs != Runs::None)
-        || target_caps.writers_per_file > 1 && target_caps.remote && !is_check
+        || target_caps.writers_per_file > 1 && target_caps.write != WriteStyle::InOrder && target_caps.remote && !is_check
     {
         CHUNK_REMOTE
     } else {

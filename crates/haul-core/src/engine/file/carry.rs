@@ -111,7 +111,7 @@ fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
 }
 
 fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>) -> Result<Option<u128>> {
-    let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
+    let how = Pass { hash: cx.job.verify && !ends.digested, sparse: cx.job.sparse, flight: &ends.flight.moved };
     let (hash, spent) = match &ends.delta {
         Some(delta) => {
             let reused = |bytes| {

@@ -56,7 +56,7 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     let ends = Arc::new(opened.inspect_err(|_| cx.clock.end(&flight))?);
     state.active = 1;
     state.ends = Some(ends.clone());
-    let in_order = cx.target().caps().write == WriteStyle::InOrder || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
+    let in_order = is_in_order(cx, &ends);
     if in_order {
         state.left.keep_order();
     }
@@ -74,6 +74,25 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     Ok(Some(ends))
 }
 
+/// Whether only one worker can move chunks, from the first to the last.
+fn is_in_order(cx: &Context, ends: &Ends) -> bool {
+    let is_written = cx.target().caps().write == WriteStyle::InOrder && !ends.sink.takes_ranges();
+    is_written || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
+}
+
+/// Lets other workers join, once the destination takes ranges.
+pub fn share(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
+    if file.most <= 1 || cx.target().caps().write != WriteStyle::InOrder || file.open_to_all.load(Ordering::Relaxed) {
+        return;
+    }
+    let left = file.state().left.len();
+    if left < 2 || is_in_order(cx, ends) {
+        return;
+    }
+    file.open_to_all.store(true, Ordering::Relaxed);
+    cx.sched.share(file);
+}
+
 /// Opening counts as `spent.reading`, comparing versions as `spent.hashing`; content that comes with the answer to open counts as
 /// reading.
 fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, spent: &mut Spent) -> Result<Ends> {
@@ -86,7 +105,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         }
         let sink = retry(|| cx.target().attach(&name, token, &spec(cx, entry, *chunk, false)))?;
         let shown = Shown::new(*chunk, std::iter::empty());
-        return Ok(Ends { source, sink, session: None, chunk: *chunk, delta: None, shown, flight: flight.clone() });
+        return Ok(Ends { source, sink, session: None, chunk: *chunk, delta: None, digested: false, shown, flight: flight.clone() });
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
     let mut begun = kept(cx, file, entry, &name);
@@ -124,11 +143,12 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         None
     };
     let caps = cx.target().caps();
-    let lends = cx.ranks.is_some() && caps.attach && !in_place && delta.is_none();
+    let lends = cx.ranks.is_some() && caps.attach && caps.write != WriteStyle::InOrder && !in_place && delta.is_none();
     file.lends.store(lends, Ordering::Relaxed);
     (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
     let Write { sink, chunk, session, .. } = Write { receipts: Vec::new(), ..write };
-    Ok(Ends { source, sink, session, chunk, delta, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
+    let digested = source.reach().is_some() && cx.digests.are_shared(cx.source(&file.work), cx.target());
+    Ok(Ends { source, sink, session, chunk, delta, digested, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
 }
 
 fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Box<dyn Source>> {

@@ -81,6 +81,8 @@ pub struct Ends {
     pub session: Option<u32>,
     pub chunk: u64,
     pub delta: Option<Delta>,
+    /// Both stores compute digests of the whole: ranges may pass between them unseen although the file is verified.
+    pub digested: bool,
     pub shown: Shown,
     pub flight: Arc<Flight>,
 }

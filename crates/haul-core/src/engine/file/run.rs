@@ -54,7 +54,7 @@ pub fn conclude(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
 }
 
 /// Moves chunks until none is left for this worker. `true` if no other is at it any more.
-fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
+fn move_chunks(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) -> bool {
     // Over a network the next chunk sets out while the destination has not said yet that it has the one before.
     let ahead = usize::from(cx.target().caps().remote);
     let mut carried: VecDeque<carry::Carried> = VecDeque::new();
@@ -106,6 +106,9 @@ fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
             return state.active == 0 && state.lent == 0;
         }
         drop(state);
+        if !last {
+            open::share(cx, file, ends);
+        }
         part::report(cx, file, part::WORTH_REPORTING);
     }
 }

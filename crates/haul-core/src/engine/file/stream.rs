@@ -89,7 +89,16 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     let mut state = file.state();
     (state.entry, state.receipts, state.error) = (entry, receipts, moved.err());
     (state.entry.size, state.entry.have) = (size, state.entry.have.with(MetaMask::BASIC));
-    Ok(Ends { source, sink, session, chunk, delta: None, shown: Shown::new(chunk, std::iter::empty()), flight: flight.clone() })
+    Ok(Ends {
+        source,
+        sink,
+        session,
+        chunk,
+        delta: None,
+        digested: false,
+        shown: Shown::new(chunk, std::iter::empty()),
+        flight: flight.clone(),
+    })
 }
 
 /// What has passed so far.

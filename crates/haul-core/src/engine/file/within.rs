@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::engine::context::Context;
 use crate::engine::sources::remove_sources;
 use crate::engine::tries::retry;
+use crate::engine::verify;
 use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
@@ -22,7 +23,7 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
     if !cx.copies(&file.work, entry.size) || !matches!(file.step.act, Act::File { .. }) || file.is_second_try() {
         return Ok(false);
     }
-    let began = Instant::now();
+    let (began, verifies) = (Instant::now(), cx.verifies_copies());
     let name = cx.target_name(&entry.name);
     let counted = AtomicU64::new(0);
     let moved = |now: u64| cx.meter.within(now.saturating_sub(counted.fetch_max(now, Ordering::Relaxed)));
@@ -37,7 +38,8 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
             let token = journal::staged(&token);
             cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
         });
-        let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, Within::Copy(&spec, Moved(&moved))));
+        let how = if verifies { Within::VerifiedCopy(&spec, Moved(&moved)) } else { Within::Copy(&spec, Moved(&moved)) };
+        let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, how));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
@@ -53,6 +55,10 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
     cx.clock.end(&flight);
     let Some(landed) = landed? else { return Ok(false) };
     cx.out.report().times.copying += began.elapsed();
+    if verifies {
+        cx.digests.count(true);
+        verify::count(cx, &entry);
+    }
     cx.out.done_file(&entry);
     moved(entry.size)?;
     cx.out.refused(&entry, landed.refused);

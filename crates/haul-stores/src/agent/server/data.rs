@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::{ABANDONED, Agent};
-use crate::agent::direct::{self, EncryptedLink, Kernel, Listener, Ports, Until, addresses};
+use crate::agent::direct::{self, EncryptedLink, Listener, Ports, Until, addresses};
 use crate::agent::tls::{Fingerprint, Identity};
 use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::tcp::{self, Kernel};
 use haul_core::lock::lock;
 
 /// Connections that one request may ask for.
@@ -56,7 +57,7 @@ impl Data {
     /// `false` where the system does not allow it.
     pub fn tolerate_losses(&self) -> bool {
         self.tolerant.store(true, Ordering::Relaxed);
-        lock(&self.sockets).iter().all(|socket| direct::tolerate_losses(socket))
+        lock(&self.sockets).iter().all(|socket| tcp::tolerate_losses(socket))
     }
 }
 
@@ -175,7 +176,7 @@ impl Agent {
         {
             let mut sockets = lock(&self.data.sockets);
             if self.data.tolerant.load(Ordering::Relaxed) {
-                direct::tolerate_losses(&socket);
+                tcp::tolerate_losses(&socket);
             }
             sockets.push(socket.clone());
         }
