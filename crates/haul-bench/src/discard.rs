@@ -10,7 +10,8 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::sftp::{Device, Stream};
+
+use crate::device::{Device, Stream};
 
 /// Nothing is ever found here, so every file is new.
 #[derive(Debug)]

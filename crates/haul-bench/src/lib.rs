@@ -8,6 +8,7 @@
 pub mod compare;
 pub mod comparison;
 pub mod data;
+pub mod device;
 pub mod discard;
 pub mod files;
 pub mod net;

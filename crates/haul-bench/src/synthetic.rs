@@ -11,8 +11,8 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time};
 use haul_core::hash::xxh128;
 use haul_core::store::{Caps, Flow, Place, Proof, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::sftp::{Device, Stream};
 
+use crate::device::{Device, Stream};
 use crate::order::{mix, stride};
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.

@@ -643,3 +643,27 @@ fn the_doctor_tells_what_a_server_can_do() {
     w.write(w.home.join(".netrc"), format!("machine 127.0.0.1 login {USER} password wrong\n"));
     assert!(w.fails("doctor @/").contains("530"));
 }
+
+#[test]
+fn the_network_is_measured_with_files_that_are_removed() {
+    let w = World::vsftpd("");
+    w.sh("mkdir dir");
+    let ended = w.haul("bench net --json --streams 2 --seconds 1 --repeat 1 --out run @/dir").ends(0);
+    let points = ended.events()[0]["points"].as_array().expect("a list").clone();
+    for direction in ["out", "in"] {
+        let point = points.iter().find(|point| point["factors"]["direction"] == direction).expect("it was measured");
+        assert!(point["bytes_per_second"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{ended}");
+        assert!(point["more"]["way"] == "ftp", "{ended}");
+    }
+    assert_eq!(std::fs::read_dir(w.path("dir")).expect("it is there").count(), 0);
+    let log = w.server().log();
+    assert!(log.matches("\"DELE ").count() == 4 && log.contains("\"RETR "), "{log}");
+    // vsftpd gives no devices, and says of a directory that is not there that it cannot write to it.
+    let whole = w.url.clone();
+    let server = &whole[..whole.rfind(&w.work.display().to_string()).expect("the path")];
+    let text = w.fails(&format!("bench net {server}"));
+    assert!(text.contains("/dev/null") && text.contains("name a directory"), "{text}");
+    let text = w.fails("bench net --direction out @/nowhere");
+    assert!(text.contains("553"), "{text}");
+    assert!(w.fails("bench net --small @/dir").contains("omit --small"));
+}

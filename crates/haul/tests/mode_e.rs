@@ -155,6 +155,22 @@ fn trees_go_both_ways_and_are_what_the_grid_reads() {
 }
 
 #[test]
+fn the_network_is_measured_without_disks() {
+    let w = World::new(&[]);
+    let server = w.server.url("");
+    let words = format!("bench net --json --streams 2 --seconds 1 --repeat 1 --out run {server}");
+    let ran = w.haul(&words);
+    assert_eq!(ran.status.code(), Some(0), "{}", shown(&ran));
+    let document: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let points = document["points"].as_array().expect("a list");
+    for direction in ["out", "in"] {
+        let point = points.iter().find(|point| point["factors"]["direction"] == direction).expect("it was measured");
+        assert!(point["bytes_per_second"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{document}");
+    }
+    assert!(fs::metadata("/dev/null").expect("it is there").len() == 0);
+}
+
+#[test]
 fn an_interrupted_upload_goes_on_inside_the_file() {
     for words in ["cp -j 1 --chunk-size 1M src/big @/copy", "cp -j 4 --chunk-size 1M src/big @/copy"] {
         let w = World::new(&["-d", "all"]);

@@ -325,6 +325,7 @@ fn way(remote: &Remote<'_>, streams: Streams) -> &'static str {
         Remote::Agent(_) if streams.direct => "direct",
         Remote::Agent(_) => "ssh",
         Remote::Sftp(_) => "sftp",
+        Remote::Ftp(..) => "ftp",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Stores without disks on a host, by its haul or by plain SFTP.
+//! Stores without disks on a host, by its haul, by plain SFTP or by FTP, where files may take the place of devices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,10 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, MadeUp, Pending, Streams};
-use haul_stores::sftp;
+use haul_stores::{ftp, sftp};
 
-use super::plan::{Plan, SMALL};
+use super::plan::{Direction, Plan, SMALL};
+use crate::device::Device;
 use crate::discard::{Counts, Discard};
 use crate::synthetic::Synthetic;
 
@@ -17,6 +18,8 @@ use crate::synthetic::Synthetic;
 pub enum Remote<'a> {
     Agent(&'a agent::Host),
     Sftp(&'a sftp::Host),
+    /// With a directory for files of ours in place of devices.
+    Ftp(&'a ftp::FtpHost, Option<&'a ftp::Files>),
 }
 
 /// How many files of which size there are: more than any measurement moves.
@@ -49,7 +52,22 @@ impl Remote<'_> {
                 let why = "plain SFTP has only /dev/zero and /dev/null, which are not small files";
                 Err(e.because(why).hint("omit --small, or install haul on the host (--install-agent)"))
             }
+            Remote::Ftp(..) if plan.small => {
+                let e =
+                    Error::new(ErrorKind::Unsupported, "measure").because("by FTP one transfer goes on and on, which is not small files");
+                Err(e.hint("omit --small; `haul bench sweep` measures small files with an FTP server"))
+            }
             Remote::Sftp(_) => Ok(()),
+            Remote::Ftp(host, dir) => {
+                for direction in &plan.directions {
+                    match direction {
+                        Direction::Out => host.null(1, *dir).map(drop)?,
+                        Direction::In if dir.is_none() => host.zeros(1, None).map(drop)?,
+                        Direction::In => {}
+                    }
+                }
+                Ok(())
+            }
         }
     }
 
@@ -58,6 +76,7 @@ impl Remote<'_> {
         match self {
             Remote::Agent(host) => host.ping(),
             Remote::Sftp(host) => host.ping(),
+            Remote::Ftp(host, _) => host.ping(),
         }
     }
 
@@ -65,16 +84,21 @@ impl Remote<'_> {
     pub(super) fn sync(&self, streams: u32) -> Result<Option<Streams>> {
         match self {
             Remote::Agent(host) => host.fix_streams(streams as usize).map(Some),
-            Remote::Sftp(_) => Ok(None),
+            Remote::Sftp(_) | Remote::Ftp(..) => Ok(None),
         }
     }
 
-    /// A destination that keeps nothing, and its number of channels; by SFTP it counts what the server has acknowledged.
+    /// A destination that keeps nothing, and its number of channels; by SFTP and FTP it counts what the server has acknowledged.
     pub(super) fn sink(&self, streams: u32, counts: &Arc<Counts>) -> Result<(Arc<dyn Store>, usize)> {
         match self {
             Remote::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
             Remote::Sftp(host) => {
-                let device = host.null(streams as usize)?;
+                let device = Device::Sftp(host.null(streams as usize)?);
+                let channels = device.channels();
+                Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
+            }
+            Remote::Ftp(host, dir) => {
+                let device = Device::Ftp(host.null(streams as usize, *dir)?);
                 let channels = device.channels();
                 Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
             }
@@ -89,7 +113,12 @@ impl Remote<'_> {
                 Ok((Arc::new(host.open_made_up(made)?), 0))
             }
             Remote::Sftp(host) => {
-                let device = host.zeros(streams as usize)?;
+                let device = Device::Sftp(host.zeros(streams as usize)?);
+                let channels = device.channels();
+                Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
+            }
+            Remote::Ftp(host, dir) => {
+                let device = Device::Ftp(host.zeros(streams as usize, *dir)?);
                 let channels = device.channels();
                 Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
             }
@@ -100,7 +129,7 @@ impl Remote<'_> {
     pub(super) fn tally(&self) -> Result<Option<Pending>> {
         match self {
             Remote::Agent(host) => host.ask_tally().map(Some),
-            Remote::Sftp(_) => Ok(None),
+            Remote::Sftp(_) | Remote::Ftp(..) => Ok(None),
         }
     }
 
@@ -108,7 +137,7 @@ impl Remote<'_> {
     pub(super) fn received(&self) -> Option<u64> {
         match self {
             Remote::Agent(host) => Some(host.received()),
-            Remote::Sftp(_) => None,
+            Remote::Sftp(_) | Remote::Ftp(..) => None,
         }
     }
 
@@ -116,7 +145,7 @@ impl Remote<'_> {
     pub(super) fn under_way(&self) -> u64 {
         match self {
             Remote::Agent(host) => host.under_way(),
-            Remote::Sftp(_) => 0,
+            Remote::Sftp(_) | Remote::Ftp(..) => 0,
         }
     }
 }

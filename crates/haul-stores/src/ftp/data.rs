@@ -438,6 +438,10 @@ impl Data {
         self.stream.write_vectored(&slices)
     }
 
+    pub fn tcp(&self) -> &TcpStream {
+        self.stream.tcp()
+    }
+
     pub fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }

@@ -21,6 +21,7 @@ mod block_sink;
 mod change;
 mod control;
 mod data;
+mod device;
 mod dialect;
 mod digest;
 mod examine;
@@ -55,6 +56,7 @@ mod store;
 mod stream;
 mod stripes;
 
+pub use device::{Device, Files, Stream};
 pub use examine::Examined;
 pub use flags::Flags;
 pub use host::FtpHost;

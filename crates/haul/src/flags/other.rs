@@ -43,10 +43,14 @@ pub struct DoctorArgs {
 
 impl DoctorArgs {
     pub(super) fn resolve(self) -> Result<DoctorFlags, Refusal> {
-        let server = |host: &OsString| location::parse(host, &|_| false).ok().filter(|at| FtpProvider.schemes().contains(&at.scheme));
-        let hosts = self.hosts.iter().map(|host| server(host).map_or_else(|| host_of(host), Ok)).collect::<Result<_, _>>()?;
+        let hosts = self.hosts.iter().map(|host| server_of(host).map_or_else(|| host_of(host), Ok)).collect::<Result<_, _>>()?;
         Ok(DoctorFlags { hosts, connect: self.connect.resolve() })
     }
+}
+
+/// An FTP server, if the argument is one.
+pub(super) fn server_of(argument: &OsStr) -> Option<Location> {
+    location::parse(argument, &|_| false).ok().filter(|at| FtpProvider.schemes().contains(&at.scheme))
 }
 
 /// A host as it stands in an address; a path behind it is of no account.

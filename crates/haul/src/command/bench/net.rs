@@ -8,6 +8,7 @@ use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_stores::ftp::{Files, FtpHost};
 use haul_stores::ssh::{Flags, Route, SshHost};
 
 use super::runs::{self, now};
@@ -34,12 +35,18 @@ pub fn run(flags: &NetFlags, global: &Global) -> Exit {
 fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
     let host = hosts.reach(&flags.host)?;
-    let host = SshHost::of(&*host).ok_or_else(|| Error::new(ErrorKind::Unsupported, "measure").because("is not reached by ssh"))?;
-    let remote = match &host.route {
-        Route::Agent(host) => Remote::Agent(host),
-        Route::Sftp(host) => Remote::Sftp(host),
+    let files = if flags.host.path.is_empty() { None } else { Some(Files::new(host.path(&flags.host))) };
+    let by_ssh = SshHost::of(&*host);
+    let remote = match (by_ssh.map(|host| &host.route), FtpHost::of(&*host)) {
+        (Some(Route::Agent(host)), _) => Remote::Agent(host),
+        (Some(Route::Sftp(host)), _) => Remote::Sftp(host),
+        (None, Some(host)) => Remote::Ftp(host, files.as_ref()),
+        (None, None) => return Err(Error::new(ErrorKind::Unsupported, "measure").because("is not reached by ssh or FTP")),
     };
-    let address = safe(flags.host.host.as_deref().unwrap_or_default().as_bytes());
+    let address = match by_ssh {
+        Some(_) => safe(flags.host.host.as_deref().unwrap_or_default().as_bytes()),
+        None => safe(&flags.host.to_bytes()),
+    };
     let (dir, seed) = directory_and_seed(flags, global);
     let plan = Plan { seed, ..flags.plan.clone() };
     remote.check(&plan)?;
@@ -78,7 +85,11 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         }
     }
     let interrupted = stop.is_set();
-    run.header.notes = NOTES.map(String::from).into_iter().chain([route(&flags.connect, host, &run.samples)]).collect();
+    let (notes, route) = match by_ssh {
+        Some(host) => (NOTES, route(&flags.connect, host, &run.samples)),
+        None => by_ftp(files.is_some()),
+    };
+    run.header.notes = notes.map(String::from).into_iter().chain([route]).collect();
     run.finish((ended.is_none() && !interrupted).then(now))?;
     runs::results(&run, global)?;
     runs::summary("bench-net", &run, global)?;
@@ -131,6 +142,19 @@ fn route(connect: &Connect, host: &SshHost, samples: &[Sample]) -> String {
         None => "an earlier run could make no other connection, which haul remembers for a day; `haul doctor` tries again".into(),
     };
     format!("Route: haul on the remote host, data through ssh sessions of one login: {not_direct}.")
+}
+
+/// The same of an FTP server.
+fn by_ftp(has_files: bool) -> ([&'static str; 2], String) {
+    let counted = "Sent data are counted when the server's system has acknowledged them, after a warm-up; bytes in flight do not count.";
+    let (disk, route) = match has_files {
+        true => (
+            "The data are generated; the server writes and reads files of its own, which were removed.",
+            "Route: FTP transfers in stream mode, of files.",
+        ),
+        false => (NOTES[0], "Route: FTP transfers in stream mode, from /dev/zero and to /dev/null."),
+    };
+    ([disk, counted], route.into())
 }
 
 /// The first line: the plan, and how long it takes.

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use haul_bench::net::{Direction, Plan};
 
 use crate::flags::connect::{Connect, ConnectArgs};
-use crate::flags::other::host_of;
+use crate::flags::other::{host_of, server_of};
 use crate::flags::{Environment, Refusal};
 use crate::location::Location;
 
@@ -35,7 +35,8 @@ enum Directions {
 
 /// Measure network throughput to a host, by streams and direction, without any disk
 ///
-/// Generated data goes through the code that transfers files; no disk is read or written. It logs in once. To resume an
+/// Generated data goes through the code that transfers files; no disk is read or written, unless the directory of an FTP server
+/// is named: then files of at most 256 MiB per stream are written and read there, and removed. It logs in once. To resume an
 /// interrupted run, run the same command with its --out.
 #[derive(Args)]
 #[command(
@@ -45,10 +46,13 @@ enum Directions {
   haul bench net --streams 1,8,32 --seconds 10 --repeat 6 --out run1 me@cluster
   haul bench net --no-direct cluster            without direct TCP connections
   haul bench net --small cluster                files of 6.35 KiB, in bundles
-  haul bench net sftp://archive                 /dev/zero and /dev/null on the host"
+  haul bench net sftp://archive                 /dev/zero and /dev/null on the host
+  haul bench net gsiftp://grid                  the same by FTP and GridFTP
+  haul bench net ftp://archive/scratch          files in that directory, removed afterwards"
 )]
 pub struct NetArgs {
-    /// HOST, USER@HOST, ssh://HOST:PORT, or sftp://HOST for plain SFTP
+    /// HOST, USER@HOST, ssh://HOST:PORT, sftp://HOST for plain SFTP, or an FTP server: ftp://HOST, gsiftp://HOST and so on, with a
+    /// directory to write and read files in it
     #[arg(value_name = "HOST", value_hint = ValueHint::Hostname)]
     host: OsString,
     /// Use these numbers of streams (workers, and direct connections or SSH sessions)
@@ -84,7 +88,7 @@ impl NetArgs {
                 .into());
         }
         Ok(NetFlags {
-            host: host_of(&self.host)?,
+            host: server_of(&self.host).map_or_else(|| host_of(&self.host), Ok)?,
             plan: Plan {
                 streams: self.streams.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
                 directions: match self.direction {
