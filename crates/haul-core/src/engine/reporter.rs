@@ -50,6 +50,13 @@ impl Watched {
         self.inner.on(event);
         self.printing.fetch_sub(1, Ordering::AcqRel);
     }
+
+    /// See [`Observer::flush`].
+    pub fn flush(&self, most: Duration) {
+        self.printing.fetch_add(1, Ordering::AcqRel);
+        self.inner.flush(most);
+        self.printing.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 pub struct Reporter {
