@@ -51,6 +51,7 @@ impl Watched {
         self.printing.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// See [`Observer::flush`].
     pub fn flush(&self, most: Duration) {
         self.printing.fetch_add(1, Ordering::AcqRel);
         self.inner.flush(most);

@@ -181,14 +181,20 @@ impl Ranks {
                 report.fail(&Error::new(ErrorKind::Broken, "work together").because(format!("rank {rank} did not report")));
             }
             reports.into_iter().for_each(|(_, other)| *report += other);
-            cx.out.observer.flush(most);
             self.others().for_each(|rank| self.try_send(rank, &Message::Bye));
-        } else {
             cx.out.observer.flush(most);
+        } else {
+            // Rank 0 does not wait for longer: its terminal may be stopped.
+            cx.out.observer.flush(most / 2);
             self.try_send(0, &Message::Report(counts::encode(report)));
-            // Rank 0 waits for all reports, and until what others print is printed.
-            let longest = most * 3;
-            self.wait(longest, |desk| desk.bye);
+            // Rank 0 waits for all reports, or for its terminal: then it shows that it is alive.
+            let (began, longest) = (Instant::now(), most * 3);
+            let mut is_lost = false;
+            while !self.desk().bye && !is_lost {
+                self.wait(Duration::from_secs(1).min(most), |desk| desk.bye);
+                let heard = self.desk().heard.get(&0).map_or(began, |heard| heard.at.max(began));
+                is_lost = heard.elapsed() >= longest || cx.cancel.is_set() && began.elapsed() >= most;
+            }
             if !self.desk().bye && !cx.cancel.is_set() {
                 let e = Error::new(ErrorKind::Broken, "work together");
                 let e = e.because(format!("rank 0 has not confirmed the report of rank {} within {} s", self.rank(), longest.as_secs()));
