@@ -180,6 +180,9 @@ pub struct Job {
     pub writers: Option<u32>,
     /// Bytes.
     pub chunk: u64,
+    /// A file of up to so many bytes is one chunk where the destination takes parts: each part costs a request, and so do
+    /// their beginning and their end.
+    pub one_part: u64,
     /// Bytes a second.
     pub limit: Option<u64>,
     pub retries: crate::retry::Policy,
@@ -244,6 +247,7 @@ impl Job {
             workers: None,
             writers: None,
             chunk: 8 << 20,
+            one_part: 0,
             limit: None,
             retries: crate::retry::Policy::default(),
             progress: Duration::from_secs(60),

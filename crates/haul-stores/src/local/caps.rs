@@ -35,6 +35,8 @@ pub(super) struct FileSystem {
     pub name: &'static str,
     /// Preallocates without writing zeros.
     pub preallocates: bool,
+    /// Several writers of one file gain: elsewhere its inode is locked by one at a time.
+    pub parallel_writes: bool,
     /// Close may report what a write did not: the data leave for a server then.
     pub speaks_at_close: bool,
     /// New files can be laid out over servers.
@@ -87,6 +89,7 @@ pub(super) fn find_out(root: impl AsFd, stripe: Stripe) -> rustix::io::Result<(F
         name,
         preallocates: matches!(magic, EXT | XFS | BTRFS | F2FS),
         stripes: magic == LUSTRE,
+        parallel_writes: !matches!(magic, EXT | XFS | BTRFS | F2FS | TMPFS | RAMFS),
         speaks_at_close: !matches!(magic, EXT | XFS | BTRFS | TMPFS | RAMFS | F2FS | VFAT | EXFAT),
     };
     let caps = Caps {

@@ -160,7 +160,8 @@ impl BucketHost {
                 let server = if self.bucket.client.profile().is_some() { "the profile's endpoint_url" } else { "--endpoint-url" };
                 Err(e.hint(format!("make it with `haul mb {}`, or check {server}", self.bucket.address())))
             }
-            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(self.bucket.address().as_bytes())),
+            // Another request would not be answered either.
+            Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => Err(e.at(self.bucket.address().as_bytes())),
             // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
             Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
                 Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(self.bucket.address().as_bytes())),

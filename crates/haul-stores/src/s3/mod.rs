@@ -36,6 +36,7 @@ mod sink;
 mod small;
 mod source;
 mod state_file;
+mod unread;
 pub mod upload;
 pub mod versioning;
 pub mod xml;

@@ -14,12 +14,13 @@ use super::Objects;
 use super::bucket::{Bucket, Head};
 use super::call::Answer;
 use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
+use super::unread::{Unread, UnreadRanges};
 use crate::http_client::Body;
 use crate::http_client::agent::read_error;
 use crate::http_client::verifier::{Verifier, Watch};
 
 /// Objects up to this size are requested whole when they are opened, which saves a HEAD request.
-const AT_ONCE: u64 = 8 << 20;
+const AT_ONCE: u64 = 16 << 20;
 
 struct Reading {
     bucket: Bucket,
@@ -31,6 +32,8 @@ struct Reading {
     first: Mutex<Option<Answer>>,
     /// Of a service without ranges: the rest of an answer, and the position that it is at.
     rest: Arc<Mutex<Option<(ureq::BodyReader<'static>, u64)>>>,
+    /// Of answers that are read in parts.
+    unread: Arc<UnreadRanges>,
     came_with_open: bool,
     headers: Arc<entry::Headers>,
     verifier: Option<Arc<Mutex<Verifier>>>,
@@ -84,6 +87,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         headers,
         first: Mutex::new(first),
         rest: Arc::default(),
+        unread: Arc::default(),
         verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
     }))
 }
@@ -166,6 +170,15 @@ impl Reading {
         kept.map(|(reader, position)| self.after_start(reader, position, at, 1)).transpose()
     }
 
+    /// What an answer has of a range; the rest of it, up to `end`, waits for the read that follows.
+    fn part(&self, reader: ureq::BodyReader<'static>, at: &Range<u64>, end: u64, tries: u32) -> Content<'_> {
+        let body = Body::new(reader, at.end - at.start, self.name.clone(), "the service", tries);
+        let (unread, next) = (self.unread.clone(), at.end);
+        let then = move |reader| unread.keep(Unread { next, end, reader: Some(reader) });
+        let body = if next < end { body.then(Box::new(then)) } else { body };
+        Box::new(body.verified(self.verifier.as_ref(), at.start))
+    }
+
     /// A range of an answer with the whole object, of which `position` bytes were read: what is in front is dropped.
     fn after_start(&self, mut reader: ureq::BodyReader<'static>, position: u64, at: &Range<u64>, tries: u32) -> Result<Content<'_>> {
         let in_front = at.start.saturating_sub(position);
@@ -194,12 +207,19 @@ impl Source for Reading {
         if let Some(kept) = self.kept(&at)? {
             return Ok(kept);
         }
+        let mut end = at.end;
+        let announced = self.unread.take(&at);
         let first = lock(&self.first).take().filter(|_| at.start == 0);
-        let answer = match first {
-            Some(answer) => answer,
-            None => {
-                let whole = at.start == 0 && at.end == self.entry.size;
-                let range = (!whole).then_some(at.clone());
+        let answer = match (first, announced) {
+            (Some(answer), _) => {
+                end = self.entry.size;
+                answer
+            }
+            (None, Some(Unread { reader: Some(reader), end, .. })) => return Ok(self.part(reader, &at, end, 1)),
+            (None, announced) => {
+                end = announced.map_or(end, |unread| unread.end);
+                let whole = at.start == 0 && end == self.entry.size;
+                let range = (!whole).then_some(at.start..end);
                 let asked = self.bucket.get(&self.key, range, Some(&self.etag)).map_err(|e| e.on(&self.name))?;
                 if asked.0.etag != self.etag || asked.0.size != self.entry.size {
                     return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it has changed meanwhile"));
@@ -218,8 +238,13 @@ impl Source for Reading {
                 asked.1
             }
         };
-        let body = Body::new(answer.body.into_reader(), at.end - at.start, self.name.clone(), "the service", answer.tries);
-        Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
+        Ok(self.part(answer.body.into_reader(), &at, end, answer.tries))
+    }
+
+    fn goes_on(&self, at: Range<u64>) {
+        if !self.bucket.client.ignores_ranges.load(Ordering::Relaxed) && !at.is_empty() && at.end <= self.entry.size {
+            self.unread.announce(at);
+        }
     }
 
     /// Every byte is of one version, whatever the key has by now; an error if they are not the bytes that are stored.

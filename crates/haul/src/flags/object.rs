@@ -7,7 +7,7 @@ use haul_stores::s3;
 use haul_stores::s3::flags as objects;
 
 use super::bucket::{is_object, versioned};
-use super::connect::{Connect, ConnectArgs};
+use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
 
@@ -70,7 +70,7 @@ impl ManyArgs {
         self,
         action: ObjectAction,
         buckets: bool,
-        connect: ConnectArgs,
+        connect: AskArgs,
         environment: &Environment<'_>,
     ) -> Result<ObjectFlags, Refusal> {
         let places = locations(&self.paths, environment)?;
@@ -109,7 +109,7 @@ pub struct TagArgs {
     #[command(flatten)]
     many: ManyArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {
@@ -146,7 +146,7 @@ pub struct AclArgs {
     #[command(flatten)]
     many: ManyArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 fn canned(text: &str) -> Result<String, String> {
@@ -195,7 +195,7 @@ pub struct RestoreArgs {
     #[command(flatten)]
     many: ManyArgs,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl RestoreArgs {
@@ -234,7 +234,7 @@ pub struct BucketVersionArgs {
     #[arg(long, value_name = "STATE", value_enum, ignore_case = true)]
     set: Option<Versions>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connect: AskArgs,
 }
 
 impl BucketVersionArgs {

@@ -25,6 +25,9 @@ const CHUNK: u64 = 16 << 20;
 /// The same where several workers write one file over a network: small enough that they end together.
 const CHUNK_REMOTE: u64 = 4 << 20;
 
+/// Objects up to this size are sent by one request, unless a size of parts was asked for.
+const ONE_PART: u64 = 16 << 20;
+
 /// Parts of an object where nobody knows how many there will be: 10,000 of them are 305 GiB.
 const STREAM_PART: u64 = 32 << 20;
 
@@ -187,6 +190,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         workers: performance.workers.or((conduct.dry || conduct.itemized).then_some(1)),
         writers: performance.concurrency,
         chunk: performance.chunk.unwrap_or(chunk),
+        one_part: if performance.chunk.is_some() { 0 } else { ONE_PART },
         limit: performance.bandwidth,
         retries: haul_core::retry::Policy::of(spec.limits.retries),
         progress: Duration::from_secs(30),

@@ -4,6 +4,9 @@ use crate::support::World;
 
 const PAGE: &str = include_str!("../../../../docs/from-s3-tools.md");
 
+/// Commands that MinIO answers with an error, since it has no ACLs and archives nothing: `object` tries them at other servers.
+const ELSEWHERE: [&str; 2] = ["haul acl ", "haul restore "];
+
 /// What is between the backquotes of the second column of each row.
 fn commands() -> Vec<&'static str> {
     let rows = PAGE.lines().filter(|line| line.starts_with('|'));
@@ -44,16 +47,19 @@ fn commands_for_users_of_other_tools_run_as_they_stand() {
     w.write("rules", "- *.tmp\n");
     let all = commands();
     assert!(all.len() > 100, "the page has more: {}", all.len());
+    let archive = format!("s3://{}-archive", w.bucket);
+    w.haul(&format!("mb {archive}")).ends(0);
     let mut failed = Vec::new();
     for line in all {
         // That host is somebody's own.
-        if line.contains("host:") {
+        if line.contains("host:") || ELSEWHERE.iter().any(|command| line.starts_with(command)) {
             continue;
         }
         set_up(&w);
         w.haul("sum --format sha256sum data -o SUMS").ends(0);
         w.write("commands", format!("ls s3://{}/\ncp f s3://{}/by-run\n", w.bucket, w.bucket));
         let here = line.replace("s3://bucket", &format!("s3://{}", w.bucket)).replace("$AWS_ENDPOINT_URL", &w.endpoint.url);
+        let here = here.replace("s3://archive", &archive);
         let here = here.strip_suffix(" 2>/dev/null").unwrap_or(&here).to_string();
         let ended = w.haul("").args(&words(&here)[1..]).fed("from standard input").run();
         if ended.status.code() != Some(0) {

@@ -172,6 +172,9 @@ fn an_answer_that_never_comes_is_not_waited_for() {
     w.haul("cp --timeout 1s --retries 1 src/ @/to/").ends(30);
     // Before the run has begun there is only the request's own bound.
     w.haul("cp --timeout 1s src/a @/other").ends(30).says("idle timeout: no data received or sent");
+    for words in ["ls @/", "du @/", "tree @/", "rm @/a", "head @/a", "cat @/a", "rb @", "mb s3://another-bucket"] {
+        w.haul(&format!("{words} --timeout 1s")).ends(30).says("idle timeout: no data received or sent");
+    }
 }
 
 /// However many layers try again: each sees what the others have tried.

@@ -1,5 +1,6 @@
 //! How many requests a run sends: each costs a round trip, and money.
 
+use haul_test::compare::What;
 use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
 
 use crate::support::World;
@@ -32,6 +33,26 @@ fn one_file_into_a_bucket_of_many_prefixes_looks_at_one_key() {
         let seen: Vec<String> = scripted.requests().iter().map(|seen| format!("{} {}?{}", seen.method, seen.path, seen.query)).collect();
         assert!(listings <= 1 && heads <= 2 && puts == 1 && others == 0, "{words}: {seen:#?}");
     }
+}
+
+#[test]
+fn an_object_of_some_megabytes_is_one_request_in_each_direction() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10M b=16M c=17M");
+    w.haul("cp src/ @/to/").ends(0);
+    let about = |method: &str, key: &str| scripted.count(&When::method(method).path(key));
+    for key in ["/to/a", "/to/b"] {
+        assert_eq!((about("PUT", key), about("POST", key)), (1, 0), "{key}: {:#?}", scripted.requests());
+    }
+    assert!(about("POST", "/to/c") == 2 && about("PUT", "/to/c") > 1);
+    scripted.clear_seen();
+    w.haul("cp @/to/ back").ends(0);
+    w.assert_same("src", "back", What::CONTENT);
+    for key in ["/to/a", "/to/b"] {
+        assert_eq!((about("GET", key), about("HEAD", key)), (1, 0), "{key}");
+    }
+    w.haul("cp --part-size 5M src/a @/parts").ends(0);
+    assert_eq!(about("POST", "/parts"), 2);
 }
 
 #[test]

@@ -274,7 +274,9 @@ fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry) -
     let steps = cx.job.verify && !matches!(caps.write, WriteStyle::Parts { .. });
     let two_seconds = cx.step.measured().filter(|_| steps).map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
     let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK));
-    let asked = if cx.source(&file.work).caps().read_ranges && !source.in_order() { asked } else { asked.max(entry.size) };
+    let is_one = entry.size <= cx.job.one_part && matches!(caps.write, WriteStyle::Parts { .. });
+    let in_pieces = !is_one && cx.source(&file.work).caps().read_ranges && !source.in_order();
+    let asked = if in_pieces { asked } else { asked.max(entry.size) };
     let chunk = chunk_size(shown::fitting(asked, source, !caps.remote), entry.size, caps.write);
     chunk.checked_next_multiple_of(caps.chunk_unit.max(1)).unwrap_or(chunk)
 }
