@@ -66,13 +66,7 @@ struct ManyArgs {
 
 impl ManyArgs {
     /// `buckets`: those are fine, too.
-    fn resolve(
-        self,
-        action: ObjectAction,
-        buckets: bool,
-        connect: AskArgs,
-        environment: &Environment<'_>,
-    ) -> Result<ObjectFlags, Refusal> {
+    fn resolve(self, action: ObjectAction, buckets: bool, connect: AskArgs, environment: &Environment<'_>) -> Result<ObjectFlags, Refusal> {
         let places = locations(&self.paths, environment)?;
         let fits = |place: &Location| is_object(place) || (place.scheme.keys && place.host.is_some() && (buckets || self.recursive));
         if let Some(other) = places.iter().find(|place| !fits(place)) {
