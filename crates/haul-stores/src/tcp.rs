@@ -34,6 +34,11 @@ pub fn widen(stream: &TcpStream) {
     }
 }
 
+/// Whether a connection has a larger send buffer than the kernel would have let it grow to.
+pub fn is_wide(stream: &TcpStream) -> bool {
+    sockopt::socket_send_buffer_size(stream).is_ok_and(|bytes| bytes > grown())
+}
+
 static GRANTED: OnceLock<usize> = OnceLock::new();
 
 fn is_long(microseconds: u32) -> bool {

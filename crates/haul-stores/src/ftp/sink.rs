@@ -22,6 +22,7 @@ use super::split::Split;
 use super::staged::Staged;
 use super::store::WRITERS;
 use crate::lock::lock;
+use crate::tcp;
 
 /// Bytes that are read from the source and written at a time.
 const BUFFER: usize = 256 << 10;
@@ -90,7 +91,8 @@ impl FtpSink {
             self.finish(state)?;
             self.check(state, at)?;
             let upload = self.begin(at)?;
-            if state.untouched {
+            // One connection with a large buffer is as fast as several, which take round trips more.
+            if state.untouched && !tcp::is_wide(upload.data.tcp()) {
                 self.try_ranges();
             }
             (state.upload, state.reach, state.untouched) = (Some(upload), at, false);
@@ -296,7 +298,8 @@ impl Sink for FtpSink {
         }
         let mut state = lock(&self.state);
         // What was sent in order is confirmed first: from then on the size of the file says nothing. Whoever writes next hears of a failure.
-        if state.unsure || self.finish(&mut state).is_err() || state.reach == 0 {
+        let is_wide = state.upload.as_ref().is_some_and(|upload| tcp::is_wide(upload.data.tcp()));
+        if is_wide || state.unsure || self.finish(&mut state).is_err() || state.reach == 0 {
             return false;
         }
         let pool = &self.staged.shared.pool;
