@@ -51,7 +51,7 @@ fn du_and_sum_of_several_arguments_are_those_of_one_process() {
     both(&w, 3, "sum a", true);
     both(&w, 3, "sum --json --exclude y b", true);
     both(&w, 2, "sum a b", true);
-    let (one, many) = ("sum -O one.txt a", "sum -O many.txt a");
+    let (one, many) = ("sum -o one.txt a", "sum -o many.txt a");
     w.haul(one).ends(0);
     w.ranks(3, many).ends(0);
     assert_eq!(w.text("one.txt"), w.text("many.txt"));
@@ -113,8 +113,8 @@ fn many_small_arguments_end() {
 #[test]
 fn a_manifest_is_checked_by_all_ranks_in_its_order() {
     let w = trees();
-    w.haul("sum -O m.txt a").ends(0);
-    w.haul("sum --format sha256sum -O m.sha256 a").ends(0);
+    w.haul("sum -o m.txt a").ends(0);
+    w.haul("sum --format sha256sum -o m.sha256 a").ends(0);
     both(&w, 3, "check --manifest m.txt a", true);
     w.sh(
         "echo other >a/many/d00003/f0000003; echo longer >>a/many/d00007/f0000001; rm a/many/d00009/f0000002 a/n; mkdir a/n; echo new >a/many/d00004/new; echo new >a/extra",
@@ -128,7 +128,7 @@ fn a_manifest_is_checked_by_all_ranks_in_its_order() {
         |text: &str| text.lines().map(|line| line.split_once(",\"time\"").map_or(line, |(line, _)| line).to_string()).collect::<Vec<_>>();
     let (one, many) = (w.haul("check --json --manifest m.txt a").ends(1), w.ranks(2, "check --json --manifest m.txt a").ends(1));
     assert_eq!(json(&many.out).len(), json(&one.out).len());
-    w.ranks(2, "check --manifest - a").stdin(w.path("m.txt")).ends(1).out_has("differs     many/d00003/f0000003");
+    w.ranks(2, "check --manifest - a").stdin(w.path("m.txt")).ends(1).out_has("differs  many/d00003/f0000003");
 }
 
 #[test]
