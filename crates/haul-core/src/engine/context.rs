@@ -130,6 +130,11 @@ impl Context {
         self.writes() && self.target().caps().dirs
     }
 
+    /// Directories of the destination are nothing but parts of names: they have no attributes, and an empty one is not there.
+    pub fn made_of_names(&self) -> bool {
+        !self.target().caps().dirs && !self.target().caps().markers
+    }
+
     /// Whether directories have something that their attributes can be given to.
     pub fn keeps_dirs(&self) -> bool {
         self.writes() && (self.target().caps().dirs || self.target().caps().markers)

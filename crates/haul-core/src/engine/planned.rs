@@ -163,6 +163,10 @@ fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> Option<crate::Result
 }
 
 fn plan_check(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, step: Step, plans: &mut Plans) {
+    if entry.kind == Kind::Dir && cx.made_of_names() {
+        plans.kept.add(Kind::Dir, 1);
+        return plans.next.dirs.push(pending(cx, work, entry, false, target.is_none(), false));
+    }
     let Some(_) = target else {
         cx.out.report().missing += 1;
         cx.out.item(Action::Missing, Why::New, &entry);
@@ -208,8 +212,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
     let small = |entry, step| Small { entry, step, staged };
     match step.act {
         Act::Enter { exists, attributes } => {
-            let made_of_names = !cx.target().caps().dirs && !cx.target().caps().markers;
-            if made_of_names || !cx.marks(work.root, &entry) {
+            if cx.made_of_names() || !cx.marks(work.root, &entry) {
             } else if !cx.writes() && !exists {
                 cx.out.made_dir(&entry);
             } else if !cx.writes() && attributes {

@@ -54,12 +54,12 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
         Err(_) => true,
     };
     if cx.job.mode == Mode::Check {
-        if attributes && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
+        if attributes && !cx.made_of_names() && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
             cx.out.differs(Why::Attributes, &entry);
         } else {
             cx.out.report().kept.add(Kind::Dir, 1);
         }
-    } else if attributes && cx.job.dry && (cx.target().caps().dirs || cx.target().caps().markers) {
+    } else if attributes && cx.job.dry && !cx.made_of_names() {
         cx.out.set_meta(Why::Attributes, &entry);
     }
     let work = top(root, Some(entry), fresh_target(cx), attributes);

@@ -181,7 +181,11 @@ fn pair(text: &str) -> Result<(String, String), String> {
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         return Err("the key takes letters, digits and - _ . only".into());
     }
-    Ok((name.to_ascii_lowercase(), header_text(value)?))
+    let name = name.to_ascii_lowercase();
+    if super::attributes::NAMES.contains(&&*name) {
+        return Err(format!("{name} is where haul keeps an attribute of the file; choose another name"));
+    }
+    Ok((name, header_text(value)?))
 }
 
 /// A time as in ISO 8601 or as in HTTP, in the form of HTTP: services ignore others without a word.

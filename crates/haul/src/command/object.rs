@@ -176,7 +176,7 @@ impl Shown {
         if quiet {
             return Ok(());
         }
-        let shown = |text: &str| haul_core::entry::show(text.as_bytes());
+        let shown = |text: &str| if text.is_empty() { "-".to_string() } else { haul_core::entry::show(text.as_bytes()) };
         if json {
             return match answer {
                 Answer::Tags(tags) => Listed::Tags(Tags::of(path, tags, dry)).write(to),
@@ -188,7 +188,7 @@ impl Shown {
         match answer {
             Answer::Tags(tags) => {
                 writeln!(to, "{name}")?;
-                tags.iter().try_for_each(|(key, value)| writeln!(to, "  {}={}", shown(key), shown(value)))
+                tags.iter().try_for_each(|(key, value)| writeln!(to, "  {}={}", shown(key), haul_core::entry::show(value.as_bytes())))
             }
             Answer::Acl(acl) => {
                 let owner = if acl.owner_name.is_empty() { &acl.owner } else { &acl.owner_name };

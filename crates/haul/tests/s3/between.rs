@@ -139,6 +139,8 @@ fn a_copy_has_the_objects_of_its_source_and_no_others() {
     // Files have directories: they get objects, unless somebody wants none.
     w.tree("src: a=1 d/b=2 none/");
     w.haul("cp -a --no-markers src/ @/five/").ends(0);
+    w.haul("check -a --no-markers src/ @/five/").ends(0);
+    w.haul("check -a src/ @/five/").ends(1);
     assert_eq!(below("five/"), ["a", "d/b"]);
     w.haul("cp -a --no-markers src/ @/six").ends(0);
     assert_eq!(below("six/"), ["a", "d/b"]);

@@ -35,6 +35,9 @@ fn tags_are_shown_set_and_removed() {
     assert_eq!(shown("tag @/d/a"), format!("{a}\n"));
     w.haul("tag @/none").ends(23);
     w.haul("tag -r --set a=b @/none/").ends(23);
+    // This server has no ACLs and shows one all the same: there is nothing to copy of it.
+    assert!(shown("acl @/d/a").contains("FULL_CONTROL  user -\n"), "{}", shown("acl @/d/a"));
+    w.haul("cp --acl copy @/d/ @/e/").ends(0);
     // Buckets have tags, too.
     w.haul("tag --set of=bucket @").ends(0);
     assert!(shown("tag @").contains("  of=bucket\n"));

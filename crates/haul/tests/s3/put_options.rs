@@ -38,7 +38,7 @@ fn headers_metadata_and_tags_are_as_was_asked_for() {
 fn what_no_header_takes_is_said_before_anything_is_sent() {
     let w = World::new();
     w.tree("a=1");
-    for flags in ["--metadata nothing", "--metadata a/b=1", "--cache-control \u{e9}", "--sse-c a", "--sse rot13"] {
+    for flags in ["--metadata nothing", "--metadata a/b=1", "--metadata MTime=5", "--cache-control \u{e9}", "--sse-c a", "--sse rot13"] {
         let ended = w.haul(&format!("cp {flags} a @/a")).run();
         assert_eq!(ended.status.code(), Some(1), "{ended}");
     }
