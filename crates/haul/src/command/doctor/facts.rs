@@ -174,7 +174,7 @@ mod tests {
             sftp: Some(Sftp::default()),
             sessions: Some(Sessions::default()),
             clock: Some(Clock::default()),
-            data: Some(Data::default()),
+            data: Some(Data { into: Some(Direction::default()), ..Data::default() }),
             home: Some(Home::default()),
             ftp: Some(Ftp::default()),
             ..Facts::default()
