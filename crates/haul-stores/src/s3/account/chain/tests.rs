@@ -292,7 +292,7 @@ fn a_login_of_sso_is_exchanged_for_its_role() {
     assert_eq!(of("new").unwrap().unwrap().access_key(), "SSO");
     assert!(of("bad").unwrap_err().to_string().contains("[sso-session gone]"));
     let text = &server.asked()[0];
-    assert!(text.contains("role_name=Reader&account_id=123456789012") && text.contains("x-amz-sso_bearer_token: hidden-login"), "{text}");
+    assert!(text.contains("?account_id=123456789012&role_name=Reader ") && text.contains("x-amz-sso_bearer_token: hidden-login"), "{text}");
 }
 
 #[test]
