@@ -61,7 +61,7 @@ const THREADS: usize = 256;
 const ROOM: u64 = 48 << 20;
 /// A link that accepts nothing for so long has lost its other end.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// A client that has given no sign of life for so long is gone: it sends a heartbeat every [`HEARTBEAT`]. With the time until that
+/// A client that has given no sign of life for so long is gone: it sends a heartbeat every `HEARTBEAT`. With the time until that
 /// is noticed the process leaves within two minutes.
 pub const SILENCE: Duration = Duration::from_secs(100);
 /// Directories of one root that are remembered by their path.
