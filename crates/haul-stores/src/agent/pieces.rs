@@ -29,6 +29,8 @@ const WINDOW_NEAR: u64 = 4 << 20;
 pub(super) struct Pieces {
     pub file: OpenFile,
     in_flight: VecDeque<(Range<u64>, Ticket)>,
+    /// What the last reader has left of a piece, from where on; before what is in flight.
+    rest: Option<Rest>,
     /// Up to where pieces were requested.
     asked: u64,
     pub end: u64,
@@ -36,14 +38,22 @@ pub(super) struct Pieces {
     borrowed: u64,
 }
 
+struct Rest {
+    start: u64,
+    frame: Frame,
+    /// Of the frame's bytes, what was handed on.
+    at: usize,
+}
+
 impl Pieces {
     pub fn new(file: OpenFile, at: Range<u64>) -> Pieces {
-        Pieces { file, in_flight: VecDeque::new(), asked: at.start, end: at.end, borrowed: 0 }
+        Pieces { file, in_flight: VecDeque::new(), rest: None, asked: at.start, end: at.end, borrowed: 0 }
     }
 
     /// Where what has not been used begins.
     pub fn next_start(&self) -> u64 {
-        self.in_flight.front().map_or(self.asked, |(at, _)| at.start)
+        let in_flight = || self.in_flight.front().map_or(self.asked, |(at, _)| at.start);
+        self.rest.as_ref().map_or_else(in_flight, |rest| rest.start)
     }
 
     fn window(&self) -> u64 {
@@ -125,9 +135,10 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// `goes_on`: the next reader will most likely begin where this one ends.
-    pub fn new(source: &'a RemoteSource, pieces: Pieces, at: Range<u64>, goes_on: bool) -> Reader<'a> {
+    pub fn new(source: &'a RemoteSource, mut pieces: Pieces, range: Range<u64>, goes_on: bool) -> Reader<'a> {
         source.readers.fetch_add(1, Ordering::Relaxed);
-        Reader { source, pieces: Some(pieces), position: at.start, end: at.end, goes_on, frame: None, at: 0 }
+        let (frame, at) = pieces.rest.take().map_or((None, 0), |rest| (Some(rest.frame), rest.at));
+        Reader { source, pieces: Some(pieces), position: range.start, end: range.end, goes_on, frame, at }
     }
 }
 
@@ -173,9 +184,12 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.source.readers.fetch_sub(1, Ordering::Relaxed);
         self.source.last.store(self.position, Ordering::Relaxed);
-        // A whole range was read and more was requested: kept for the reader that continues there.
-        let whole = self.position == self.end && self.frame.as_ref().is_none_or(|frame| self.at >= frame.body().0.len());
-        if let Some(pieces) = self.pieces.take().filter(|pieces| whole && !pieces.in_flight.is_empty()) {
+        // A whole range was read and more was requested: kept for the reader that continues there, with what is left of a piece. Its end
+        // is where a piece ends only by chance.
+        let Some(mut pieces) = self.pieces.take().filter(|_| self.position == self.end) else { return };
+        let frame = self.frame.take().filter(|frame| self.at < frame.body().0.len());
+        pieces.rest = frame.map(|frame| Rest { start: self.position, frame, at: self.at });
+        if pieces.rest.is_some() || !pieces.in_flight.is_empty() {
             lock(&self.source.ahead).push(pieces);
         }
     }
