@@ -69,3 +69,15 @@ fn one_large_file_is_carried_by_several_logins() {
     assert!((2..=4).contains(&logins) && sessions >= 3, "{logins} logins, {sessions} sessions");
     w.assert_same("src", "there", What::USUAL);
 }
+
+/// Ranges that are read one after the other end where pieces of a remote file end only by chance.
+#[test]
+fn what_was_requested_of_a_file_is_not_requested_again() {
+    let link = Options { delay: Duration::from_millis(25), rate: Some(8_000_000), ..Options::default() };
+    let (w, link) = over_a_link(link, "");
+    w.tree("there: big=24M");
+    w.haul("cp --no-direct testhost:~/there/ back").ends(0).says("by haul on the remote host");
+    w.assert_same("there", "back", What::USUAL);
+    let received = link.back().bytes;
+    assert!(received < 3 * (24 << 20), "{received} bytes");
+}
