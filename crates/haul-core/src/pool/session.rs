@@ -292,7 +292,7 @@ impl Session {
         if leads { self.to_all(0, &alive) } else { self.to(0, 0, &alive) }
     }
 
-    /// The ranks cannot go on: all are told.
+    /// The ranks cannot go on; all of them receive the reason.
     fn fail(&self, e: &Error) {
         self.desk().lost.get_or_insert_with(|| (e.kind(), e.reason()));
         self.announce();

@@ -24,7 +24,7 @@ use crate::ranks::shared::{self, Outbox, Shared};
 #[derive(Clone, Copy, Debug)]
 pub struct Rm<'a> {
     pub recursive: bool,
-    /// What is not there is no failure; what is precious may go.
+    /// A missing file is no failure; `/`, the home directory and mount points may be removed.
     pub force: bool,
     /// A missing name is no failure.
     pub quiet_missing: bool,

@@ -335,7 +335,7 @@ impl Lines {
             let stream = if *stream == 0 { Stream::Out } else { Stream::Err };
             match by {
                 Some(by) => by(stream, lines),
-                // A reader that has gone is told by this rank's own lines.
+                // This rank's own lines report a reader that has gone.
                 None => drop((self.own)(stream, lines)),
             }
         }

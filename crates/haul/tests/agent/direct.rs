@@ -79,7 +79,7 @@ fn a_host_that_says_it_is_elsewhere_is_tried_where_ssh_reached_it() {
     w.haul("doctor --json testhost").ends(0).out_has("127.0.0.1").never_says("\"address\":\"127.7.7.7");
 }
 
-/// Where the port is open is found out while it is: before the program here is told of it.
+/// Looks where the port is open while it is: before the program here learns of it.
 #[test]
 fn the_port_is_open_at_one_address_for_one_peer_and_no_longer_than_needed() {
     let mut w = world();

@@ -1,4 +1,4 @@
-//! The commands of docs/from-s3-tools.md, each run as it stands there.
+//! The commands of docs/from-s3-tools.md, each run as written.
 
 use crate::support::World;
 

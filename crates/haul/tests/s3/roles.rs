@@ -87,7 +87,7 @@ fn a_role_with_mfa_asks_for_the_code_or_is_given_it_and_keeps_the_session() {
     terminal.expect("content", BOUND).expect("it reads");
     assert!(terminal.end(BOUND).expect("it ends").success() && !terminal.screen().contains("424242"), "{}", terminal.screen());
 
-    // The session is kept as the AWS command line keeps it: nobody is asked again.
+    // The session is kept in the AWS command line's format, so that it asks for no second code.
     let asked = asked_sts(&scripted);
     assert_eq!(run("cat @/x").alone().ends(0).out, "content");
     assert_eq!(asked_sts(&scripted), asked);

@@ -104,10 +104,10 @@ fn content_goes_both_ways_in_every_suite() {
 #[test]
 fn only_the_announced_keys_are_accepted() {
     let (near, far, other) = (identity(), identity(), identity());
-    // The connecting end is told of another key than the accepting one has.
+    // The connecting end expects another key than the accepting end has.
     let (connected, accepted, ..) = shake(&near, other.fingerprint, &far, &Suites::default());
     assert!(connected.is_err() && accepted.is_err());
-    // The accepting end is told of another key than the connecting one has.
+    // The accepting end expects another key than the connecting end has.
     let (here, there) = pair();
     let acceptor = far.acceptor(near.fingerprint, &Suites::default()).expect("a configuration");
     let connector = other.connector(far.fingerprint, &Suites::default()).expect("a configuration");

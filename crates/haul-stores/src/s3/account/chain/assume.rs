@@ -151,7 +151,7 @@ impl Wanted {
     /// The name that the AWS command line gives to the file of such a role.
     fn cache_name(&self) -> String {
         use sha1::{Digest, Sha1};
-        // In the order of their names, as there; what is not set there is not named.
+        // In the order of their names, as the AWS command line has them, which leaves out unset ones.
         let mut named: Vec<(&str, Value)> = self
             .fields
             .iter()
