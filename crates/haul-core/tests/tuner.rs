@@ -271,6 +271,42 @@ fn steady(tuner: &mut dyn Tuner, ticks: u32, demand: Demand, task: Duration) -> 
     seen
 }
 
+/// Tasks of `op` that wait, `each` of them ended by every tick; the number of workers after some ticks.
+fn ramp(tuner: &mut dyn Tuner, op: Op, each: u32, busy: fn(u32) -> u32) -> u32 {
+    let tick = Duration::from_millis(20);
+    let task = Duration::from_millis(19);
+    let mut workers = 2;
+    for n in 11..=18 {
+        let now = tick * n;
+        for _ in 0..each {
+            tuner.sample(&Sample { started: now - task, ended: now, op, bytes: 0, entries: 1, cpu: Duration::ZERO, failed: false });
+        }
+        workers = tuner.tick(now, Demand { queued: 1_000, busy: busy(workers), throttled: false }).workers;
+    }
+    workers
+}
+
+#[test]
+fn directories_made_one_at_a_time_do_not_end_the_ramp() {
+    let reached = |op| ramp(&mut Climb::new(2, 1, 64), op, 2, |_| 2);
+    assert!(reached(Op::Dirs) >= 16 && reached(Op::Bundle) < 8, "{} {}", reached(Op::Dirs), reached(Op::Bundle));
+}
+
+/// The first tasks to end are the short ones: the others may wait for long.
+#[test]
+fn short_tasks_that_end_first_do_not_speak_for_those_that_go_on() {
+    let mut tuner = Climb::new(1, 1, 64);
+    for n in 1..=4 {
+        let now = Duration::from_millis(20 * n);
+        for _ in 0..2 {
+            let short = Duration::from_micros(100);
+            tuner.sample(&Sample { started: now - short, ended: now, op: Op::Walk, bytes: 0, entries: 1, cpu: short, failed: false });
+        }
+        assert_eq!(tuner.tick(now, Demand { queued: 100, busy: 2, throttled: false }).workers, 2);
+    }
+    assert!(ramp(&mut tuner, Op::Bundle, 8, |workers| workers) >= 8);
+}
+
 #[test]
 fn never_grows_when_throttled_or_without_demand() {
     let task = Duration::from_millis(18);

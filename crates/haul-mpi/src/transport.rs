@@ -21,6 +21,8 @@ use crate::queue::{Inbox, Outgoing, Room, Taken};
 
 /// Sleeps between looks: the first, and the longest. 250 looks a second cost less than 1% of a processor.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(4));
+/// How much longer each sleep is than the one before. The answer to a question comes while they are short.
+const LONGER: f64 = 1.125;
 
 /// While MPI has messages of this rank to move, which it does only while it is called.
 const NAP_SENDING: Duration = Duration::from_micros(200);
@@ -254,7 +256,7 @@ impl Talk {
         loop {
             // None of the three is left out because another has moved something.
             let moved = [self.send()?, self.sent()?, self.receive()?].contains(&true);
-            nap = if moved { NAP.0 } else { (nap * 2).min(NAP.1) };
+            nap = if moved { NAP.0 } else { nap.mul_f64(LONGER).min(NAP.1) };
             let waiting = self.outbox.lock();
             if let Some(end) = waiting.end {
                 if waiting.outgoing.is_empty() {

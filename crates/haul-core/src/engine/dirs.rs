@@ -51,7 +51,7 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
     let mut works: Vec<Arc<DirWork>> =
         there.into_iter().map(|d| (d.dir(), marked(&d), d)).map(|(dir, made, d)| d.enter(dir, made)).collect();
     if !wanted.is_empty() {
-        cx.clock.measured(Op::Other, |load| {
+        cx.clock.measured(Op::Dirs, |load| {
             load.entries = wanted.len() as u64;
             let dirs: Vec<Dir> = wanted.iter().map(PendingDir::dir).collect();
             let asked: Vec<(&Dir, u32)> = dirs.iter().zip(&wanted).map(|(dir, d)| (dir, d.entry.mode)).collect();

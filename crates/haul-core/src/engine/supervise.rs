@@ -250,7 +250,7 @@ impl Supervisor {
         // Where a call costs round trips, it costs them once for however many entries it carries.
         let near = self.near;
         let batch = |op, most| if near { self.cost.entries_at_once(op, most) } else { most };
-        let (files, names, dirs) = (batch(Op::Bundle, 1000), batch(Op::Walk, 1000), batch(Op::Other, 64));
+        let (files, names, dirs) = (batch(Op::Bundle, 1000), batch(Op::Walk, 1000), batch(Op::Dirs, 64));
         self.cx.sched.set_limits(workers, Batches { files, names, dirs });
         while self.spawned < workers {
             match workers::spawn(&self.cx, &self.shared, self.spawned) {

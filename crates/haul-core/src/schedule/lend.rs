@@ -76,10 +76,14 @@ impl<K: Kinds> Scheduler<K> {
         let mut state = self.lock();
         let Portion { dirs, names, chunks } = portion(state.stock());
         let mut lent: Vec<Lent<K>> = state.walk.pending.lend(dirs).into_iter().map(|(work, dirs)| Lent::Dirs(work, dirs)).collect();
-        if names > 0 {
-            let of_names = state.walk.names.pop(names, u64::MAX, |_| 0).map(|(work, names)| Lent::Names(work, names));
-            let of_small = || state.small.pop(names, u64::MAX, |_| 0).map(|(work, items)| Lent::Small(work, items));
-            lent.extend(of_names.or_else(of_small));
+        // Of one directory after the other: creates in one take turns, so that two processes are best apart.
+        let mut left = names;
+        while left > 0 {
+            let of_names = state.walk.names.pop(left, u64::MAX, |_| 0).map(|(work, names)| Lent::Names(work, names));
+            let of_small = || state.small.pop(left, u64::MAX, |_| 0).map(|(work, items)| Lent::Small(work, items));
+            let Some(part) = of_names.or_else(of_small) else { break };
+            left -= part.items();
+            lent.push(part);
         }
         if chunks > 0 {
             let largest = state.large.shared.iter().max_by_key(|file| file.lendable());

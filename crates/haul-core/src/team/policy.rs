@@ -44,6 +44,27 @@ enum Mind {
     Waiting,
 }
 
+/// The part of what can be spared that a rank gets: `parts` of `among`, this rank's own one not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    pub parts: usize,
+    pub among: usize,
+}
+
+impl Share {
+    pub const ALONE: Share = Share { parts: 1, among: 1 };
+}
+
+/// A rank that has left its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    rank: u32,
+    /// The origin that it was sent to.
+    sent_to: Option<u32>,
+    /// For how many it waits: it passes on what it gets.
+    parts: usize,
+}
+
 /// One rank's part of the policy.
 ///
 /// It also knows when a rank is done, by Dijkstra's and Scholten's rule: who has work has it from somebody, who waits until it is
@@ -68,25 +89,23 @@ pub struct Policy {
     origin: Option<u32>,
     /// The origin that has this rank's name.
     registered_at: Option<u32>,
-    /// Those whose names are here, in the order in which they came, and the origin that each was sent to.
-    waiting: Vec<(u32, Option<u32>)>,
+    /// Those whose names are here, in the order in which they came.
+    waiting: Vec<Waiting>,
 }
 
 impl Policy {
+    /// Rank 0 has the whole job. That all others wait is known without a message: each has left its name with the neighbour that it gets
+    /// without its lowest bit. In this tree a rank waits for all below it, too.
     pub fn new(rank: u32, ranks: u32) -> Self {
         let random = (u64::from(rank) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Policy {
-            rank,
-            ranks,
-            mind: Mind::Fed,
-            engaged: None,
-            walked: false,
-            random,
-            registered: 0,
-            origin: None,
-            registered_at: None,
-            waiting: Vec::new(),
-        }
+        let registered = rank & rank.wrapping_neg();
+        let mind = if rank == 0 { Mind::Fed } else { Mind::Waiting };
+        let children = (0..if rank == 0 { 31 } else { rank.trailing_zeros() }).rev().map(|bit| (rank | 1 << bit, 1 << bit));
+        let waiting = children
+            .filter(|(child, _)| *child < ranks)
+            .map(|(child, below)| Waiting { rank: child, sent_to: None, parts: (ranks - child).min(below) as usize })
+            .collect();
+        Policy { rank, ranks, mind, engaged: None, walked: false, random, registered, origin: None, registered_at: None, waiting }
     }
 
     /// A worker finds nothing to do: whom to tell what.
@@ -137,20 +156,20 @@ impl Policy {
 
     /// `from` leaves its name here.
     pub fn waits(&mut self, from: u32) {
-        if self.waiting.iter().all(|(other, _)| *other != from) {
-            self.waiting.push((from, None));
+        if self.waiting.iter().all(|other| other.rank != from) {
+            self.waiting.push(Waiting { rank: from, sent_to: None, parts: 1 });
         }
     }
 
     /// It could not be given anything and stays the next. Whom to tell where there may be more.
-    pub fn waits_on(&mut self, from: u32) -> Vec<(u32, Word)> {
-        self.waiting.retain(|(other, _)| *other != from);
-        self.waiting.insert(0, (from, None));
+    pub fn waits_on(&mut self, from: u32, share: Share) -> Vec<(u32, Word)> {
+        self.waiting.retain(|other| other.rank != from);
+        self.waiting.insert(0, Waiting { rank: from, sent_to: None, parts: share.parts });
         let Some(origin) = self.origin else { return Vec::new() };
         let mut words = Vec::new();
-        for (rank, sent_to) in self.waiting.iter_mut().filter(|(rank, sent_to)| *rank != origin && *sent_to != Some(origin)) {
-            *sent_to = Some(origin);
-            words.push((*rank, Word::Nothing(Some(origin))));
+        for other in self.waiting.iter_mut().filter(|other| other.rank != origin && other.sent_to != Some(origin)) {
+            other.sent_to = Some(origin);
+            words.push((other.rank, Word::Nothing(Some(origin))));
         }
         words
     }
@@ -170,9 +189,10 @@ impl Policy {
         self.waiting.len()
     }
 
-    /// Who gets what can be spared now.
-    pub fn next_waiting(&mut self) -> Option<u32> {
-        (!self.waiting.is_empty()).then(|| self.waiting.remove(0).0)
+    /// Who gets of what can be spared now, and how much.
+    pub fn next_waiting(&mut self) -> Option<(u32, Share)> {
+        let among = self.waiting.iter().map(|other| other.parts).sum();
+        (!self.waiting.is_empty()).then(|| self.waiting.remove(0)).map(|next| (next.rank, Share { parts: next.parts, among }))
     }
 
     fn ask(&mut self, tries: u32) -> Vec<(u32, Word)> {
@@ -189,8 +209,8 @@ impl Policy {
 
     fn register(&mut self) -> Vec<(u32, Word)> {
         self.mind = Mind::Waiting;
-        let fresh = |bit: &u32| self.registered & (1 << bit) == 0 && (self.rank ^ (1 << bit)) < self.ranks;
-        let mut words: Vec<_> = (0..31).filter(fresh).map(|bit| (self.rank ^ (1 << bit), Word::Wait)).collect();
+        let fresh = |neighbour: &u32| self.registered & (neighbour ^ self.rank) == 0;
+        let mut words: Vec<_> = neighbours(self.rank, self.ranks).filter(fresh).map(|neighbour| (neighbour, Word::Wait)).collect();
         self.registered = u32::MAX;
         words.extend(self.register_at_origin());
         words
@@ -205,14 +225,17 @@ impl Policy {
     }
 }
 
-/// How much one of `waiting` ranks gets: what is there is divided among them and this one. Directories first, as nobody knows how
-/// much is below them, then names, if they are worth a message, then chunks. What this rank's own workers need at once stays.
-pub fn portion(stock: Stock, waiting: usize) -> Portion {
-    let among = waiting.max(1) + 1;
+fn neighbours(rank: u32, ranks: u32) -> impl Iterator<Item = u32> {
+    (0..31).map(move |bit| rank ^ (1 << bit)).filter(move |neighbour| *neighbour < ranks)
+}
+
+/// How much a rank gets. Directories first, as nobody knows how much is below them, then names, if they are worth a message, then
+/// chunks. What this rank's own workers need at once stays.
+pub fn portion(stock: Stock, of: Share) -> Portion {
     // Without anything else to do here, as much stays as is worth giving.
     let share = |n: usize, least: usize, busy: bool| {
         let keep = if busy { 0 } else { least };
-        if n < least + keep { 0 } else { (n / among).max(least) }
+        if n < least + keep { 0 } else { (n * of.parts / (of.among + 1)).clamp(least, n - keep) }
     };
     let Stock { dirs, names, chunks, other, .. } = stock;
     let dirs = share(dirs, 1, other || names > 0 || chunks > 0).min(MOST_DIRS);
@@ -231,130 +254,4 @@ fn least_names(bundle: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_idle_rank_asks_two_leaves_its_name_and_is_silent() {
-        for ranks in [2, 3, 5, 8, 512] {
-            let mut policy = Policy::new(1, ranks);
-            let mut told = policy.hungry();
-            assert!(policy.hungry().is_empty(), "it has asked");
-            let mut asked = 0;
-            while let [(victim, Word::Ask)] = told[..] {
-                assert!(victim != 1 && victim < ranks);
-                asked += 1;
-                told = policy.refused(victim, None);
-            }
-            assert_eq!(asked, TRIES.min(ranks - 1));
-            let neighbours = (0..ranks).filter(|rank| (rank ^ 1).is_power_of_two()).count();
-            assert_eq!(told.len(), neighbours, "{ranks} ranks: {told:?}");
-            assert!(told.iter().all(|(_, word)| *word == Word::Wait));
-            assert!(policy.hungry().is_empty() && policy.refused(0, None).is_empty(), "it waits");
-            policy.fed(0, None, true);
-            let again = policy.hungry();
-            assert!(matches!(again[..], [(_, Word::Ask)]));
-        }
-        assert!(Policy::new(0, 1).hungry().is_empty(), "alone");
-    }
-
-    #[test]
-    fn a_name_is_left_again_only_where_it_was_used_up() {
-        let mut policy = Policy::new(0, 4);
-        let until_waiting = |policy: &mut Policy| {
-            let mut told = policy.hungry();
-            while let [(victim, Word::Ask)] = told[..] {
-                told = policy.refused(victim, None);
-            }
-            told
-        };
-        assert_eq!(until_waiting(&mut policy), [(1, Word::Wait), (2, Word::Wait)]);
-        policy.fed(2, None, true);
-        assert_eq!(until_waiting(&mut policy), [(2, Word::Wait)]);
-        policy.fed(3, None, true);
-        assert!(until_waiting(&mut policy).is_empty(), "rank 3 is no neighbour of it");
-    }
-
-    #[test]
-    fn who_waits_is_sent_to_the_origin_once() {
-        let mut policy = Policy::new(1, 16);
-        policy.waits(3);
-        policy.waits(9);
-        assert!(policy.waits_on(3).is_empty(), "nothing is known");
-        policy.fed(5, Some(0), true);
-        let names = |names| (Stock { names, ..Stock::default() }, Portion { names: names / 2, ..Portion::default() });
-        assert_eq!(policy.origin(names(100).0, names(100).1), Some(0));
-        assert_eq!(Policy::new(1, 2).origin(names(100).0, names(100).1), None, "no large directory");
-        assert_eq!(Policy::new(1, 2).origin(names(9000).0, names(9000).1), Some(1));
-        assert_eq!(policy.waits_on(3), [(3, Word::Nothing(Some(0))), (9, Word::Nothing(Some(0)))]);
-        assert_eq!(policy.next_waiting(), Some(3));
-        assert_eq!(policy.waits_on(9), [(9, Word::Nothing(Some(0)))]);
-        assert!(matches!(policy.hungry()[..], [(0, Word::Ask)]), "it asks there first");
-
-        let mut idle = Policy::new(3, 16);
-        let mut told = idle.hungry();
-        while let [(victim, Word::Ask)] = told[..] {
-            told = idle.refused(victim, None);
-        }
-        assert_eq!(told.len(), 4);
-        assert_eq!(idle.refused(1, Some(0)), [(0, Word::Wait)]);
-        assert!(idle.refused(2, Some(0)).is_empty(), "it has its name");
-    }
-
-    #[test]
-    fn the_first_gift_is_confirmed_last() {
-        let mut policy = Policy::new(1, 4);
-        assert!(!policy.fed(3, None, true) && policy.fed(0, None, true) && policy.fed(3, None, true));
-        assert_eq!((policy.done(), policy.done()), (Some(3), None));
-        assert!(!policy.fed(0, None, true));
-        let mut first = Policy::new(0, 4);
-        assert!(first.fed(2, None, true), "it waits for nobody else");
-        assert_eq!(first.done(), None);
-        let mut lent = Policy::new(2, 4);
-        assert!(!lent.fed(1, None, false) && !lent.fed(3, None, false), "chunks");
-        assert_eq!(lent.done(), None);
-        assert!(!lent.fed(1, None, true) && !lent.fed(3, None, false));
-        assert_eq!(lent.done(), Some(1));
-    }
-
-    #[test]
-    fn ranks_that_lend_to_each_other_after_the_walk_wait_for_nobody() {
-        let (mut one, mut three) = (Policy::new(1, 4), Policy::new(3, 4));
-        one.walk_is_over();
-        three.walk_is_over();
-        assert!(three.fed(1, None, true) && one.fed(3, None, true), "confirmed at once");
-        assert_eq!((one.done(), three.done()), (None, None));
-    }
-
-    #[test]
-    fn all_ranks_are_reached_over_neighbours() {
-        for ranks in 1..70u32 {
-            let mut seen = vec![false; ranks as usize];
-            let mut next = vec![0u32];
-            while let Some(rank) = next.pop() {
-                if !std::mem::replace(&mut seen[rank as usize], true) {
-                    next.extend((0..31).map(|bit| rank ^ (1 << bit)).filter(|other| *other < ranks));
-                }
-            }
-            assert!(seen.iter().all(|seen| *seen), "{ranks}");
-        }
-    }
-
-    #[test]
-    fn portions_leave_something_here() {
-        let stock = |dirs, names, other| Stock { dirs, names, other, bundle: 5, ..Stock::default() };
-        let dirs = |dirs| Portion { dirs, ..Portion::default() };
-        assert_eq!(portion(stock(1, 0, false), 1), Portion::default(), "it is about to be listed here");
-        assert_eq!(portion(stock(1, 0, true), 1), dirs(1));
-        assert_eq!(portion(stock(10, 500, false), 1), dirs(5));
-        assert_eq!(portion(stock(9, 0, false), 2), dirs(3));
-        assert_eq!(portion(stock(0, 500, false), 1), Portion { names: 250, ..Portion::default() });
-        assert_eq!(portion(stock(0, 127, false), 1), Portion::default(), "too few for a message");
-        let slow = Stock { bundle: 1, ..stock(0, 5, false) };
-        assert_eq!(portion(slow, 1).names, 2, "files that take long");
-        assert_eq!(portion(stock(1 << 20, 0, false), 1).dirs, MOST_DIRS);
-        assert_eq!(portion(stock(0, 1000, false), 100).names, 64, "few get something rather than nobody");
-        let chunks = |chunks| portion(Stock { chunks, ..Stock::default() }, 1).chunks;
-        assert_eq!((chunks(15), chunks(17), chunks(100)), (0, 8, 50));
-    }
-}
+mod tests;

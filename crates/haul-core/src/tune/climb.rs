@@ -34,6 +34,8 @@ const AHEAD_LONGEST: f64 = 0.05;
 /// Without any finished task the ramp doubles this often and this far.
 const BLIND: Duration = Duration::from_millis(200);
 const BLIND_MOST: u32 = 8;
+/// While directories are made and no data moves, the ramp goes this far without a gain.
+const DIRS_MOST: u32 = 16;
 /// A window of hold or probe: at least so many ticks, and so many times the length of a task.
 const TICKS: u32 = 4;
 const TASKS: f64 = 2.5;
@@ -146,7 +148,7 @@ impl Climb {
             self.go(target, now, Phase::Hold);
             return;
         }
-        let enough = self.window.samples >= (self.workers / 4).max(2);
+        let enough = self.window.samples >= (self.workers / 4).max(2) && self.window.is_evident(now);
         let waits = self.processors.waiting.is_some_and(|share| share > WAITING);
         let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
         // Work that computes is worth a worker a processor, and no more.
@@ -159,6 +161,9 @@ impl Climb {
                 && let ratio = f64::from(self.workers) / f64::from(base.workers)
                 && gain + doubt < ratio.powf(STEEP - PENALTY)
             {
+                if self.window.is_of_dirs() && twice > self.workers && self.workers < DIRS_MOST {
+                    return self.go(twice.min(DIRS_MOST), now, Phase::Ramp { ahead: 0 });
+                }
                 // Worse than before: back. A little better: the best is somewhere between.
                 let between = (f64::from(self.workers) * f64::from(base.workers)).sqrt().round() as u32;
                 let next = if gain + doubt < 1.0 { base.workers } else { between };
@@ -350,7 +355,7 @@ impl Tuner for Climb {
     }
 
     fn tick(&mut self, now: Duration, demand: Demand) -> Limits {
-        self.processors.observe(demand.busy);
+        self.processors.observe(demand.busy, now);
         if let Some(until) = self.settle_until {
             if demand.busy <= self.workers || now >= until {
                 self.settle_until = None;

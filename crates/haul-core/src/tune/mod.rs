@@ -29,8 +29,10 @@ pub struct Sample {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Listing directories, looking names up, making directories.
+    /// Listing directories, looking names up.
     Walk,
+    /// Making directories.
+    Dirs,
     /// Small files, many at a time.
     Bundle,
     /// A piece of a large file.
@@ -40,8 +42,8 @@ pub enum Op {
 }
 
 impl Op {
-    pub const COUNT: usize = 4;
-    pub const ALL: [Op; Op::COUNT] = [Op::Walk, Op::Bundle, Op::Chunk, Op::Other];
+    pub const COUNT: usize = 5;
+    pub const ALL: [Op; Op::COUNT] = [Op::Walk, Op::Dirs, Op::Bundle, Op::Chunk, Op::Other];
 
     /// Its place in [`Op::ALL`].
     #[must_use]

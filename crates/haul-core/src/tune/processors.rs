@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::window::is_evident;
+
 /// Share of the processors from which they count as full: the rest is what the system itself takes.
 const FULL: f64 = 0.85;
 
@@ -24,19 +26,34 @@ pub(super) struct Processors {
     cpu: f64,
     /// Seconds of a task in the last load.
     pub(super) task: f64,
+    /// When the load begins, and the last tick.
+    since: Duration,
+    now: Duration,
 }
 
 impl Processors {
     pub(super) fn new(count: u32) -> Self {
-        Processors { count, load: Load::default(), full: false, waiting: None, gauge: None, gauge_wait: GAUGE_AGE, cpu: 0.0, task: 0.0 }
+        Processors {
+            count,
+            load: Load::default(),
+            full: false,
+            waiting: None,
+            gauge: None,
+            gauge_wait: GAUGE_AGE,
+            cpu: 0.0,
+            task: 0.0,
+            since: Duration::ZERO,
+            now: Duration::ZERO,
+        }
     }
 
     /// Forgets the load since it was last weighed: the number of workers changes.
     pub(super) fn restart(&mut self) {
-        self.load = Load::default();
+        (self.load, self.since) = (Load::default(), self.now);
     }
 
-    pub(super) fn observe(&mut self, busy: u32) {
+    pub(super) fn observe(&mut self, busy: u32, now: Duration) {
+        self.now = now;
         self.load.observe(busy);
     }
 
@@ -46,7 +63,8 @@ impl Processors {
 
     /// Looks at the load once enough tasks ended to speak for all workers.
     pub(super) fn weigh(&mut self, workers: u32, now: Duration) -> bool {
-        if self.load.samples < (workers / 4).max(2) {
+        let Load { samples, ticks, busy, wall, .. } = self.load;
+        if samples < (workers / 4).max(2) || !is_evident(wall, busy, ticks, now.saturating_sub(self.since)) {
             return false;
         }
         let (share, processors) = (self.load.share(), self.load.processors());
@@ -57,7 +75,7 @@ impl Processors {
         if !self.full || workers <= self.count {
             self.gauge = Some((self.cpu, self.task - self.cpu, now));
         }
-        self.load = Load::default();
+        self.restart();
         true
     }
 

@@ -71,6 +71,15 @@ impl Fit {
     }
 }
 
+/// Of the time in which workers were busy, the part that tasks which have ended must make up to stand for it: the first that end are the
+/// short ones.
+const EVIDENT: f64 = 0.15;
+
+/// Whether tasks of so many seconds together are evidence for a stretch of time; `busy` is the sum over `ticks`.
+pub(super) fn is_evident(wall: f64, busy: f64, ticks: u32, elapsed: Duration) -> bool {
+    wall >= EVIDENT * elapsed.as_secs_f64() * busy / f64::from(ticks.max(1))
+}
+
 /// Sums over the tasks that started and ended at one number of workers.
 ///
 /// Goodput is by Little's law, `workers busy x value / wall`: each finished task says how fast one worker was, and no task
@@ -81,6 +90,8 @@ pub(super) struct Window {
     pub(super) since: Duration,
     pub(super) ticks: u32,
     pub(super) samples: u32,
+    dirs: u32,
+    moved: u32,
     busy: f64,
     wall: f64,
     /// Entries and bytes that went well, by kind: kept apart, so that any two windows can be valued at one set of prices.
@@ -105,6 +116,8 @@ impl Window {
     /// `prices` must have learnt from the sample already.
     pub(super) fn add(&mut self, sample: &Sample, entries: f64, wall: f64, prices: &Prices) {
         self.samples = self.samples.saturating_add(1);
+        self.dirs = self.dirs.saturating_add(u32::from(sample.op == Op::Dirs));
+        self.moved = self.moved.saturating_add(u32::from(matches!(sample.op, Op::Bundle | Op::Chunk)));
         self.wall += wall;
         self.wall_wall += wall * wall;
         if sample.failed {
@@ -150,6 +163,17 @@ impl Window {
         if self.samples == 0 { 0.0 } else { self.wall / f64::from(self.samples) }
     }
 
+    /// Whether its tasks made directories and moved no data yet: as a file system makes one at a time in a directory, that does not show
+    /// what more workers would gain.
+    pub(super) fn is_of_dirs(&self) -> bool {
+        self.dirs > 0 && self.moved == 0
+    }
+
+    /// Whether the tasks that ended were a part of what the workers did that stands for all of it.
+    pub(super) fn is_evident(&self, now: Duration) -> bool {
+        is_evident(self.wall, self.busy, self.ticks, now.saturating_sub(self.since))
+    }
+
     /// Takes a later window at the same number of workers in; what was there counts half, so that it fades.
     pub(super) fn merge(&mut self, later: &Window) {
         let half = |sum: &mut f64, new: f64| *sum = *sum / 2.0 + new;
@@ -160,6 +184,8 @@ impl Window {
         self.busy += later.busy;
         self.ticks = ticks + later.ticks;
         self.samples = self.samples / 2 + later.samples;
+        self.dirs = self.dirs / 2 + later.dirs;
+        self.moved = self.moved / 2 + later.moved;
         half(&mut self.wall, later.wall);
         for (old, new) in self.done.iter_mut().zip(later.done) {
             half(&mut old.0, new.0);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use haul_core::schedule::{Portion, Stock};
-use haul_core::team::policy::{Policy, Word, portion};
+use haul_core::team::policy::{Policy, Share, Word, portion};
 
 use super::tree::{Dir, Shape};
 
@@ -160,9 +160,6 @@ impl World {
 
     pub fn run(mut self) -> Outcome {
         self.start_workers(0);
-        for rank in 1..self.ranks.len() as u32 {
-            self.hungry(rank);
-        }
         while let Some(Reverse(Timed((at, _, rank, happens)))) = self.events.pop() {
             self.now = at;
             match happens {
@@ -216,7 +213,7 @@ impl World {
     fn hear(&mut self, rank: u32, from: u32, message: Message) {
         match message {
             Message::Word(Word::Ask) => {
-                if !self.give(rank, from, 1) {
+                if !self.give(rank, from, Share::ALONE) {
                     let nothing = self.ranks[rank as usize].policy.nothing();
                     self.send(rank, from, Message::Word(nothing));
                 }
@@ -263,10 +260,10 @@ impl World {
         }
     }
 
-    fn give(&mut self, rank: u32, to: u32, waiting: usize) -> bool {
+    fn give(&mut self, rank: u32, to: u32, share: Share) -> bool {
         let costs = self.costs;
         let here = &mut self.ranks[rank as usize];
-        let (stock, given) = (here.stock(costs), portion(here.stock(costs), waiting));
+        let (stock, given) = (here.stock(costs), portion(here.stock(costs), share));
         let Portion { dirs, names, chunks } = given;
         let origin = here.policy.origin(stock, given);
         let dirs: Vec<Dir> = here.dirs.drain(..dirs).collect();
@@ -291,10 +288,9 @@ impl World {
     fn give_to_waiting(&mut self, rank: u32) {
         loop {
             let policy = &mut self.ranks[rank as usize].policy;
-            let Some(next) = policy.next_waiting() else { return };
-            let waiting = policy.waiting() + 1;
-            if !self.give(rank, next, waiting) {
-                let words = self.ranks[rank as usize].policy.waits_on(next);
+            let Some((next, share)) = policy.next_waiting() else { return };
+            if !self.give(rank, next, share) {
+                let words = self.ranks[rank as usize].policy.waits_on(next, share);
                 return self.say(rank, words);
             }
         }

@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::rlimit;
 use crate::store::Chunk;
 use crate::team::message::{Counts, Message, Pile, Tally, WorkNumbers};
-use crate::team::policy::{Policy, Word};
+use crate::team::policy::{Policy, Share, Word};
 use crate::team::{Team, counts};
 use crate::tune::TeamTuner;
 
@@ -104,7 +104,7 @@ impl Ranks {
         let (rank, ranks) = (team.transport.rank(), team.transport.ranks());
         (ranks > 1).then(|| Ranks {
             policy: Mutex::new(Policy::new(rank, ranks)),
-            waiting: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(Policy::new(rank, ranks).waiting()),
             desk: Mutex::default(),
             news: Condvar::new(),
             outgoing: Mutex::default(),
@@ -139,7 +139,7 @@ impl Ranks {
         lock(&self.desk)
     }
 
-    /// Begins to listen to the others, and says that there is nothing to do here yet.
+    /// Begins to listen to the others, who know that there is nothing to do here yet.
     pub fn start(&self, cx: &Arc<Context>, supervisor: Arc<Shared>) -> Result<()> {
         let _ = self.supervisor.set(supervisor);
         let now = Instant::now();
@@ -161,6 +161,9 @@ impl Ranks {
                 goes_on = receive();
             }
         };
+        if !self.leads() {
+            cx.sched.join();
+        }
         *lock(&self.receiver) = Some(rlimit::spawn("team", receive)?);
         if self.leads() {
             let thread_cx = cx.clone();
@@ -170,9 +173,7 @@ impl Ranks {
             };
             *lock(&self.beater) = Some(rlimit::spawn("alive", beat)?);
         } else {
-            cx.sched.join();
             self.send(cx, 0, &Message::Alive(node(), Counts::default(), WorkNumbers::default()));
-            self.hungry(cx);
         }
         Ok(())
     }
@@ -208,7 +209,7 @@ impl Ranks {
         }
         drop(desk);
         match message {
-            Message::Word(Word::Ask) if self.give(cx, from, 1) => {}
+            Message::Word(Word::Ask) if self.give(cx, from, Share::ALONE) => {}
             Message::Word(Word::Ask) => {
                 let nothing = lock(&self.policy).nothing();
                 self.say(cx, vec![(from, nothing)]);

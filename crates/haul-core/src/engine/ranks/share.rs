@@ -13,7 +13,7 @@ use crate::lock::lock;
 use crate::schedule::{DirWork, Lease, Portion};
 use crate::store::{Chunk, Receipt};
 use crate::team::message::Message;
-use crate::team::policy::portion;
+use crate::team::policy::{Share, portion};
 
 use super::Ranks;
 
@@ -57,11 +57,11 @@ impl Ranks {
         }
     }
 
-    /// `false` if there is nothing that could be given to one of so many.
-    pub(super) fn give(&self, cx: &Context, to: u32, waiting: usize) -> bool {
+    /// `false` if there is nothing that could be given.
+    pub(super) fn give(&self, cx: &Context, to: u32, share: Share) -> bool {
         let mut chosen = Default::default();
         let lent = cx.sched.lend(|stock| {
-            chosen = (stock, portion(stock, waiting));
+            chosen = (stock, portion(stock, share));
             if self.walked.load(Ordering::Acquire) {
                 chosen.1 = Portion { chunks: chosen.1.chunks, ..Portion::default() };
             }
@@ -119,13 +119,10 @@ impl Ranks {
 
     pub(super) fn give_to_waiting(&self, cx: &Context) {
         loop {
-            let (next, waiting) = {
-                let mut policy = lock(&self.policy);
-                (policy.next_waiting(), policy.waiting() + 1)
-            };
-            let Some(next) = next else { break };
-            if !self.give(cx, next, waiting) {
-                let words = lock(&self.policy).waits_on(next);
+            let next = lock(&self.policy).next_waiting();
+            let Some((next, share)) = next else { break };
+            if !self.give(cx, next, share) {
+                let words = lock(&self.policy).waits_on(next, share);
                 self.say(cx, words);
                 break;
             }
