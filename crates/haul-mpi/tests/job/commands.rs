@@ -93,6 +93,29 @@ fn rm_of_several_arguments_removes_all_and_names_what_it_cannot() {
     assert!(!w.path("t").exists());
 }
 
+#[test]
+fn rm_with_filters_leaves_what_they_leave_and_the_directories_above_it() {
+    let w = trees();
+    w.sh("cp -a a a2; cp -a b b2; touch -d '3 days ago' b/y/file2* b2/y/file2*");
+    let filters = "--exclude d00007 --include *.x --exclude n --min-size 100B";
+    let words = |dry: &str| format!("rm -r -v {dry} {filters} a b");
+    both(&w, 3, &words("-n"), false);
+    let many = w.ranks(3, &words("")).run();
+    w.sh("mkdir many one; mv a b many; mv a2 a; mv b2 b");
+    let one = w.haul(&words("")).run();
+    w.sh("mv a b one");
+    assert_eq!(many.status.code(), one.status.code());
+    assert_eq!((sorted(&many.out), own(&many.err)), (sorted(&one.out), sorted(&one.err)));
+    // The times of directories are those of the removals.
+    w.sh("for d in one many; do (cd $d && find . | sort) >$d.list; done");
+    assert_eq!(w.text("one.list"), w.text("many.list"));
+    assert!(w.path("many/a/many/d00007/f0000001").exists() && w.path("many/a/n").exists() && w.path("many/b/y/file50").exists());
+    assert!(!w.path("many/a/big").exists() && !w.path("many/b/y/file500").exists() && one.err.contains("removed b/y/file500\n"), "{one}");
+    let old = "rm -r --older-than 2d many/b";
+    w.ranks(4, old).ends(0);
+    assert!(!w.path("many/b/y/file22").exists() && w.path("many/b/y/file50").exists());
+}
+
 /// Several arguments are one session: a session of each made one run in twenty hang.
 #[test]
 fn many_small_arguments_end() {

@@ -57,4 +57,10 @@ fn a_job_of_several_tasks_copies_one_tree() {
     let (state, log) = ended(&w, &slurm, &submit("--mpi none src/ apart"));
     assert!(state == "FAILED" && log.contains("PMIx"), "{state}: {log}");
     assert!(!w.path("apart").exists());
+    // Other commands that several ranks do together.
+    let (state, log) = ended(&w, &slurm, &submit("--mpi pmix --command sum dst -- -o sums"));
+    assert_eq!(state, "COMPLETED", "{log}");
+    w.haul("check --manifest sums dst").ends(0);
+    let (state, log) = ended(&w, &slurm, &submit("--mpi pmix --command rm dst -- -r"));
+    assert!(state == "COMPLETED" && !w.path("dst").exists(), "{state}: {log}");
 }

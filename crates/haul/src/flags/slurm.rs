@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 use haul_core::place::url::without_password;
-use haul_core::spec::TransferSpec;
+use haul_core::spec::Selection;
 
 use super::connect::Connect;
 use super::{Command, Environment, Parsed, Refusal, parse};
+use crate::location::Location;
 use crate::units::{self, Rate};
 
 /// A script to be written.
@@ -20,13 +21,20 @@ pub struct SlurmFlags {
     /// Behind the operation: options, then the addresses behind `--`.
     pub words: Vec<OsString>,
     /// What these words mean.
-    pub spec: TransferSpec,
-    pub connect: Connect,
+    pub subject: Subject,
     pub batch: Batch,
     pub resources: Resources,
     pub work: Work,
     pub output: Option<PathBuf>,
     pub submit: bool,
+}
+
+/// What a job is about: what can be counted before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub sources: Vec<Location>,
+    pub selection: Selection,
+    pub connect: Connect,
 }
 
 /// The batch system and what its script says beside the resources.
@@ -70,6 +78,9 @@ pub enum JobOperation {
     Sync,
     Mv,
     Check,
+    Sum,
+    Du,
+    Rm,
 }
 
 impl JobOperation {
@@ -79,26 +90,46 @@ impl JobOperation {
             JobOperation::Sync => "sync",
             JobOperation::Mv => "mv",
             JobOperation::Check => "check",
+            JobOperation::Sum => "sum",
+            JobOperation::Du => "du",
+            JobOperation::Rm => "rm",
         }
+    }
+
+    /// Whether it goes on where it was stopped.
+    pub fn resumes(self) -> bool {
+        matches!(self, JobOperation::Cp | JobOperation::Sync | JobOperation::Mv)
+    }
+
+    /// Whether it can be told when to stop.
+    pub fn has_deadline(self) -> bool {
+        self.resumes() || self == JobOperation::Check
+    }
+
+    /// Whether it reads the data, too.
+    pub fn reads(self) -> bool {
+        !matches!(self, JobOperation::Du | JobOperation::Rm)
     }
 }
 
-/// Write or submit a batch script for a copy
+/// Write or submit a batch script for a copy or another command
 ///
 /// The script runs `haul cp SRC... DST` (or --command) with the options behind --. Its time limit follows from the size of SRC,
 /// which is counted first, and from --rate and --files-rate. The run stops before its limit and the job runs again and resumes;
 /// with --pbs or --no-requeue, submit it again. Several tasks run haul-mpi.
 #[derive(Args)]
 #[command(
-    override_usage = "haul slurm [OPTIONS] SRC... DST [-- COPY OPTIONS]",
+    override_usage = "haul slurm [OPTIONS] SRC... DST [-- COPY OPTIONS]
+       haul slurm [OPTIONS] --command sum|du|rm PATH... [-- OPTIONS]",
     before_help = "Examples:
   haul slurm --partition transfer /scratch/me/run7 /archive/me/ > job.sh
   haul slurm --submit run7 /archive/me/ -- -a --verify
   haul slurm --nodes 4 --module openmpi -O job.sh run7 /archive/me/ -- -a
-  haul slurm --pbs --time 12h run7 /archive/me/ > job.pbs"
+  haul slurm --pbs --time 12h run7 /archive/me/ > job.pbs
+  haul slurm --submit --nodes 2 --module openmpi --command rm /scratch/me/run6 -- -r"
 )]
 pub struct SlurmArgs {
-    /// One or more SRC, then DST, as in `haul cp`
+    /// One or more SRC, then DST, as in `haul cp`; or what the command takes
     #[arg(value_name = "SRC", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
     /// Options of the copy: -a --verify
@@ -179,7 +210,7 @@ impl SlurmArgs {
             return Err("--submit is for Slurm; write the script with --pbs and submit it with qsub".into());
         }
         let given = self.copy.iter().any(|word| word == "--requeue");
-        let requeue = !self.no_requeue && self.command != JobOperation::Check;
+        let requeue = !self.no_requeue && self.command.resumes();
         let mut words = self.copy;
         // Only Slurm lets a job requeue itself; PBS runs it again when a node has failed.
         if requeue && !self.pbs && !given {
@@ -192,7 +223,7 @@ impl SlurmArgs {
             let shown = haul_core::entry::show(&without_password(word.as_bytes()));
             return Err(format!("the password of '{shown}' would be written into the script; put it into ~/.netrc"));
         }
-        let (spec, connect) = inner(self.command, &words, environment)?;
+        let subject = inner(self.command, &words, environment)?;
         let for_lines = [&self.partition, &self.account, &self.job_name, &self.job_log, &self.mpi];
         let lines = for_lines.into_iter().flatten().chain(&self.option).chain(&self.module);
         if let Some(word) = lines.into_iter().find(|word| !fits_a_line(word)) {
@@ -202,8 +233,7 @@ impl SlurmArgs {
         Ok(SlurmFlags {
             operation: self.command,
             words,
-            spec,
-            connect,
+            subject,
             batch: Batch {
                 pbs: self.pbs,
                 name: self.job_name,
@@ -230,13 +260,16 @@ impl SlurmArgs {
 }
 
 /// The words of a copy, read now rather than when the job runs.
-fn inner(operation: JobOperation, words: &[OsString], environment: &Environment<'_>) -> Result<(TransferSpec, Connect), Refusal> {
+fn inner(operation: JobOperation, words: &[OsString], environment: &Environment<'_>) -> Result<Subject, Refusal> {
     let argv: Vec<OsString> = ["haul", operation.word()].into_iter().map(OsString::from).chain(words.iter().cloned()).collect();
     let parsed = parse(&argv, environment).map_err(|e| first_paragraph(&e.text.plain))?;
     let Parsed::Run(invocation) = parsed else { return Err("--help is no option of a job".into()) };
     match invocation.command {
-        Command::Copy(flags) => Ok((flags.spec, flags.connect)),
-        Command::Check(flags) => Ok((flags.spec, flags.connect)),
+        Command::Copy(flags) => Ok(Subject { sources: flags.spec.sources, selection: flags.spec.selection, connect: flags.connect }),
+        Command::Check(flags) => Ok(Subject { sources: flags.spec.sources, selection: flags.spec.selection, connect: flags.connect }),
+        Command::Sum(flags) => Ok(Subject { sources: flags.sources, selection: flags.selection, connect: flags.connect }),
+        Command::Du(flags) => Ok(Subject { sources: flags.places, selection: flags.selection, connect: flags.connect }),
+        Command::Rm(flags) => Ok(Subject { sources: flags.places, selection: flags.selection, connect: flags.connect }),
         other => Err(format!("{other:?} is no copy")),
     }
 }

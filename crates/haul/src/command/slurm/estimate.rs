@@ -34,7 +34,7 @@ pub enum Stopped {
     Requeued,
     /// By whoever submitted it.
     Resubmitted,
-    /// A check begins anew each time.
+    /// A check, a list of sums and the like begin anew each time, and removing finds less.
     StartsOver,
 }
 

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::spec::TransferSpec;
 
 use super::du;
 use crate::allocation::command;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::slurm::{JobOperation, SlurmFlags};
+use crate::flags::slurm::{SlurmFlags, Subject};
 use crate::hosts::Hosts;
 use crate::open::Argument;
 use crate::{open, out, transfer};
@@ -30,7 +29,7 @@ pub fn run(flags: &SlurmFlags, global: &Global) -> Exit {
 fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
     let size = size(flags)?;
     let stopped = match flags.operation {
-        JobOperation::Check => Stopped::StartsOver,
+        operation if !operation.resumes() => Stopped::StartsOver,
         _ if flags.batch.requeue && !flags.batch.pbs => Stopped::Requeued,
         _ => Stopped::Resubmitted,
     };
@@ -39,13 +38,13 @@ fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
         out::say(&format!("time limit {}: {}", estimate::slurm_time(limit.time), limit.because));
     }
     let directory = std::env::current_dir().map_err(|e| Error::io(e, "read the working directory"))?;
-    let source = flags.spec.sources.first().map(|source| source.path.clone()).unwrap_or_default();
+    let source = flags.subject.sources.first().map(|source| source.path.clone()).unwrap_or_default();
     let label = source.split(|b| *b == b'/').rfind(|part| !part.is_empty() && *part != b".").unwrap_or_default();
     let text = Script {
         batch: &flags.batch,
         resources: &flags.resources,
         limit: &limit,
-        command: flags.operation.word(),
+        operation: flags.operation,
         words: &flags.words,
         directory: &directory,
         program: &program(flags.resources.tasks > 1, flags.batch.modules.is_empty()),
@@ -80,8 +79,8 @@ fn size(flags: &SlurmFlags) -> Result<Size> {
     if flags.resources.time.is_some() || given != Size::default() || work.survey.is_zero() {
         return Ok(given);
     }
-    match count(&flags.spec, flags, work.survey) {
-        Ok(sum) => Ok(Size { bytes: Some(sum.bytes), files: Some(sum.files) }),
+    match count(&flags.subject, work.survey) {
+        Ok(sum) => Ok(Size { bytes: flags.operation.reads().then_some(sum.bytes), files: Some(sum.files) }),
         Err(e) if e.kind() == ErrorKind::Cancelled => {
             out::say(&format!("counting takes longer than {} s: name --size and --files for an estimate", work.survey.as_secs()));
             Ok(Size::default())
@@ -90,11 +89,11 @@ fn size(flags: &SlurmFlags) -> Result<Size> {
     }
 }
 
-fn count(spec: &TransferSpec, flags: &SlurmFlags, most: Duration) -> Result<du::Sum> {
-    let filter = transfer::filter(&spec.selection)?;
-    let chosen = du::Chosen { filter: &filter, bounds: spec.selection.bounds, one_file_system: spec.selection.one_file_system };
+fn count(Subject { sources, selection, connect }: &Subject, most: Duration) -> Result<du::Sum> {
+    let filter = transfer::filter(selection)?;
+    let chosen = du::Chosen { filter: &filter, bounds: selection.bounds, one_file_system: selection.one_file_system };
     let how = du::How { depth: 0, chosen, versions: false, threads: open::processors() };
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::new(connect);
     let cancel = Cancel::default();
     let (stop, (done, waits)) = (cancel.clone(), std::sync::mpsc::channel::<()>());
     let bound = std::thread::spawn(move || {
@@ -102,7 +101,7 @@ fn count(spec: &TransferSpec, flags: &SlurmFlags, most: Duration) -> Result<du::
             stop.set(Stop::Deadline);
         }
     });
-    let counted = spec.sources.iter().try_fold(du::Sum::default(), |mut whole, source| {
+    let counted = sources.iter().try_fold(du::Sum::default(), |mut whole, source| {
         // What cannot be listed is an error of the job, not of its script.
         let sums = du::count(&Argument::new(source, &hosts), how, &cancel, &|_| (), None)?;
         cancel.check()?;

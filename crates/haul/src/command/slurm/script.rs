@@ -10,15 +10,14 @@ use std::path::Path;
 
 use super::estimate::{Limit, pbs_time, slurm_time};
 use crate::allocation;
-use crate::flags::slurm::{Batch, Resources};
+use crate::flags::slurm::{Batch, JobOperation, Resources};
 
 /// All that a script has.
 pub struct Script<'a> {
     pub batch: &'a Batch,
     pub resources: &'a Resources,
     pub limit: &'a Limit,
-    /// `cp` and its like.
-    pub command: &'a str,
+    pub operation: JobOperation,
     pub words: &'a [OsString],
     /// The directory in which relative names are meant.
     pub directory: &'a Path,
@@ -41,8 +40,9 @@ impl Script<'_> {
             text.line(&[format!("module load {}", self.batch.modules.join(" ")).as_bytes()]);
         }
         let mut run = format!("exec {}", self.launcher()).into_bytes();
-        let deadline = self.batch.pbs.then(|| format!("--deadline={}s", allocation::stop_after(self.limit.time).as_secs()));
-        let own = [OsString::from(self.command)].into_iter().chain(deadline.map(OsString::from));
+        let deadline = (self.batch.pbs && self.operation.has_deadline())
+            .then(|| format!("--deadline={}s", allocation::stop_after(self.limit.time).as_secs()));
+        let own = [OsString::from(self.operation.word())].into_iter().chain(deadline.map(OsString::from));
         run.extend(quoted(self.program.as_os_str().as_bytes()));
         for word in own.chain(self.words.iter().cloned()) {
             run.push(b' ');
@@ -143,10 +143,14 @@ mod tests {
     use super::*;
 
     fn script(batch: &Batch, resources: &Resources, words: &[&str]) -> String {
+        script_of(JobOperation::Cp, batch, resources, words)
+    }
+
+    fn script_of(operation: JobOperation, batch: &Batch, resources: &Resources, words: &[&str]) -> String {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
         let limit = Limit { time: Duration::from_secs(5400), because: "as given".into() };
         let (directory, program) = (Path::new("/home/me/a dir"), Path::new("/opt/haul"));
-        let script = Script { batch, resources, limit: &limit, command: "cp", words: &words, directory, program, label: b"run 7" };
+        let script = Script { batch, resources, limit: &limit, operation, words: &words, directory, program, label: b"run 7" };
         String::from_utf8(script.text()).unwrap()
     }
 
@@ -196,6 +200,8 @@ mod tests {
         ");
         let batch = Batch { requeue: true, ..batch };
         assert!(script(&batch, &resources, &["--", "a", "b"]).contains("\n#PBS -r y\nset -e\n"));
+        let text = script_of(JobOperation::Rm, &batch, &resources, &["-r", "--", "a"]);
+        assert!(text.ends_with("\nexec mpirun /opt/haul rm -r -- a\n"), "no deadline: {text}");
     }
 
     /// What bash makes of a quoted word.
