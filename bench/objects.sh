@@ -1,15 +1,21 @@
 #!/bin/bash
 # Times haul against s5cmd and rclone on an object store, in turn, each put into a bucket made that moment.
 #
-#   bench/objects.sh [-r RUNS] [-o OUT] [--dir DIR] [-s N] [-n OBJECTS] [--round-trip MS [--link]] [-w WORK]...
+#   bench/objects.sh [-r RUNS] [-o OUT] [--dir DIR] [--trees DIR] [-s N] [-n OBJECTS]
+#                    [--round-trip MS [--link [--rate RATE]]] [-j LIST] [--before PROGRAM] [--no-rclone]
+#                    [-w WORK]...
 #   WORK: put-many, get-many    100 objects of 10 MiB
 #         put-small, get-small  2,000 objects of 6.5 kB
 #         put-large, get-large  one object of 2 GiB
 #         unchanged             sync of a tree of OBJECTS files (1,000,000) with as many objects that are the same
-#   with --round-trip: far-put-many, far-get-many (100 x 10 MiB), far-put-large, far-get-large (1 GiB)
+#   with --round-trip: far-put-many, far-get-many (100 x 10 MiB), far-put-large, far-get-large (1 GiB),
+#         far-put-ten, far-get-ten (10 x 10 MiB)
 #
-# Without -w: the first six, or with --round-trip its four. RUNS is 5. -s makes counts or sizes N times smaller, to try the
-# script.
+# Without -w: the first six, or with --round-trip the first four of its six. RUNS is 5. -s makes counts or sizes N times
+# smaller, to try the script. --trees names where files are sent from and received (TMPDIR, else /var/tmp).
+#
+# --before names another haul, which takes its turn as "haul (before)". docs/benchmarks.md has the rows of, with
+# --trees /dev/shm: -w get-large -w get-many; --round-trip 20 -w far-put-ten; --round-trip 50 --link --rate 125M -w far-get-many.
 #
 # The server is a MinIO that this script starts, on loopback with its data below DIR (/dev/shm); programs are looked for in
 # HAUL_TEST_SERVERS, target/servers/bin and PATH. Server and client share the processors: the client's own processor time
@@ -18,22 +24,24 @@
 # After each run, outside of its time, what was put is read back by another tool (haul's and rclone's by s5cmd, s5cmd's by
 # haul) and compared byte by byte with the source, as is what was got.
 #
-# --round-trip compares haul's own choice of workers with a sweep of fixed ones (-j). haul-objects stands before the server
-# then and delays every request by MS, and the first of a connection by twice that. It passes bodies as they come, with no
-# window and no rate of a network. 400 MiB took no longer through it than without it, either way, within the noise.
-# --link takes an emulated link in its place, of MS/2 each way and 1.25 GB/s, with real TCP on it; it needs root.
+# --round-trip compares haul's own choice of workers with a sweep of fixed ones (-j LIST, "1 2 4 8 16 32 64"), and with ten
+# objects haul with s5cmd and rclone. haul-objects stands before the server then and delays every request by MS, and the first
+# of a connection by twice that. It passes bodies as they come, with no window and no rate of a network. 400 MiB took no longer
+# through it than without it, either way, within the noise.
+# --link takes an emulated link in its place, of MS/2 each way and RATE (1250M, bytes a second), with real TCP on it; it needs
+# root.
 #
 # "unchanged" writes the objects below MinIO's own hands: haul puts one of each directory, and its file is copied for the
 # others, which have the same content, mode and time. "haul sync (first)" is without what haul remembers of the bucket.
 #
-# Builds what it measures (common.sh). Needs 4 times the largest object free below DIR and twice that in /var/tmp or
-# TMPDIR. Writes one CSV line a run to OUT/objects-WORK.csv (tool,run,seconds,user,sys,peak_kib,checked,server_seconds) and
-# the host's facts to OUT/objects-host.txt; prints medians and ratios to s5cmd.
+# Builds what it measures (common.sh). Needs 4 times the largest object free below DIR and twice that for the trees. Writes one CSV
+# line a run to OUT/objects-WORK.csv (tool,run,seconds,user,sys,peak_kib,checked,server_seconds) and the host's facts to
+# OUT/objects-host.txt; prints medians and ratios to s5cmd.
 set -euo pipefail
 script=$(realpath "$0")
 . "$(dirname "$script")/common.sh"
-runs=5 out=bench/runs/$(date -u +%Y-%m-%d) dir=/dev/shm smaller=1 objects=1000000 round_trip=0 link="" works=()
-usage() { sed -n '4,11s/^# \{0,1\}//p' "$script" >&2; exit 2; }
+runs=5 out=bench/runs/$(date -u +%Y-%m-%d) dir=/dev/shm smaller=1 objects=1000000 round_trip=0 link="" rate=1250M trees=${TMPDIR:-/var/tmp} before="" no_rclone="" fixed="1 2 4 8 16 32 64" works=()
+usage() { sed -n '4,13s/^# \{0,1\}//p' "$script" >&2; exit 2; }
 given=("$@")
 while [ $# -gt 0 ]; do
     case $1 in
@@ -42,9 +50,14 @@ while [ $# -gt 0 ]; do
         --dir) dir=$2 ;;
         -s) smaller=$2 ;;
         -n) objects=$2 ;;
+        --trees) trees=$2 ;;
         --round-trip) round_trip=$2 ;;
+        --rate) rate=$2 ;;
+        --before) before=$2 ;;
+        -j) fixed=$2 ;;
         -w) works+=("$2") ;;
         --link) link=yes && shift && continue ;;
+        --no-rclone) no_rclone=yes && shift && continue ;;
         *) usage ;;
     esac
     shift 2 || usage
@@ -56,7 +69,7 @@ fi
 for work in "${works[@]}"; do
     case $work in
         put-many | put-small | put-large | get-many | get-small | get-large | unchanged) [ "$round_trip" = 0 ] || usage ;;
-        far-put-many | far-put-large | far-get-many | far-get-large) [ "$round_trip" != 0 ] || usage ;;
+        far-put-many | far-put-large | far-put-ten | far-get-many | far-get-large | far-get-ten) [ "$round_trip" != 0 ] || usage ;;
         *) usage ;;
     esac
 done
@@ -68,7 +81,7 @@ program() {
     done
     command -v "$1" || true
 }
-minio=$(program minio) s5cmd=$(program s5cmd) rclone=$(program rclone)
+minio=$(program minio) s5cmd=$(program s5cmd) rclone=$([ -n "$no_rclone" ] || program rclone)
 for needed in "$haul" "$minio" "$s5cmd"; do
     [ -x "$needed" ] || { echo "objects.sh: haul, minio and s5cmd are needed; one is missing" >&2 && exit 1; }
 done
@@ -76,7 +89,7 @@ done
 if [ -z "${HAUL_BENCH_OBJECTS:-}" ]; then
     export AWS_ACCESS_KEY_ID=bench-access-key AWS_SECRET_ACCESS_KEY=bench-secret-key-of-40-characters-000000 AWS_REGION=us-east-1
     unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL_S3
-    work=$(mktemp -d "${TMPDIR:-/var/tmp}/haul-bench.XXXXXX")
+    work=$(mktemp -d "$trees/haul-bench.XXXXXX")
     data=$(mktemp -d "$dir/haul-bench.XXXXXX")
     server=""
     cleanup() {
@@ -102,7 +115,7 @@ if [ -z "${HAUL_BENCH_OBJECTS:-}" ]; then
         "$haul" --version
         "$minio" --version | head -n 1
         echo "s5cmd $("$s5cmd" version)"
-        if [ -n "$rclone" ]; then "$rclone" version | head -n 1; else echo "rclone: not found, left out"; fi
+        if [ -n "$rclone" ]; then "$rclone" version | head -n 1; else echo "rclone: left out"; fi
         echo "called with: ${given[*]}"
     } | tee "$out/objects-host.txt"
     for _ in $(seq 100); do
@@ -114,7 +127,7 @@ if [ -z "${HAUL_BENCH_OBJECTS:-}" ]; then
     start+=" MINIO_REGION=$AWS_REGION MINIO_UPDATE=off MINIO_CI_CD=on $minio server --address :$port $data/drive"
     again=(env HAUL_BENCH_OBJECTS="$work:$data" "$script" "${given[@]}")
     if [ -n "$link" ]; then
-        AWS_ENDPOINT_URL="http://10.99.0.2:$port" "$bin/haul-link" --delay "$(awk "BEGIN {print $round_trip / 2}")ms" --rate 1250M \
+        AWS_ENDPOINT_URL="http://10.99.0.2:$port" "$bin/haul-link" --delay "$(awk "BEGIN {print $round_trip / 2}")ms" --rate "$rate" \
             --far "exec $start >$work/server 2>&1" -- "${again[@]}"
     elif [ "$round_trip" != 0 ]; then
         TMPDIR=$data HAUL_TEST_SERVERS=${minio%/*} "$bin/haul-objects" --round-trip "$round_trip" -- "${again[@]}"
@@ -135,6 +148,7 @@ printf '%s\n' "[bench]" "type = s3" "provider = Minio" "endpoint = $AWS_ENDPOINT
     "secret_access_key = $AWS_SECRET_ACCESS_KEY" "region = $AWS_REGION" >"$work/rclone.conf"
 remote() { "$rclone" --config "$work/rclone.conf" "$@"; }
 tools=(s5cmd haul)
+[ -z "$before" ] || tools+=("haul (before)")
 [ -z "$rclone" ] || tools+=(rclone)
 
 # at_least COUNT: so many times smaller, and not less than 2.
@@ -146,6 +160,7 @@ sources() {
     [ ! -d "$place" ] || return 0
     case $1 in
         many) "$bin/haul-mktree" flat "$place" "$(at_least 100)" 10485760 ;;
+        ten) "$bin/haul-mktree" flat "$place" "$(at_least 10)" 10485760 ;;
         small) "$bin/haul-mktree" flat "$place" "$(at_least 2000)" 6500 ;;
         large) mkdir "$place" && head -c $((2147483648 / smaller)) /dev/urandom >"$place/big" ;;
         giant) mkdir "$place" && head -c $((1073741824 / smaller)) /dev/urandom >"$place/big" ;;
@@ -154,11 +169,12 @@ sources() {
 
 # command_of TOOL WAY KIND PLACE BUCKET: as a user would write it; the result is in the array "command".
 command_of() {
-    local tree=$4 address=s3://$5/p/ far=bench:$5/p each='*'
+    local tree=$4 address=s3://$5/p/ far=bench:$5/p each='*' program=$haul
+    [ "$1" != "haul (before)" ] || program=$before
     case $3 in large | giant) tree=$4/big address=s3://$5/p/big far=bench:$5/p each='' ;; *) tree=$4/ ;; esac
     case $1-$2 in
-        haul*-put) command=("$haul" cp -q "$tree" "$address") ;;
-        haul*-get) command=("$haul" cp -q "$address" "$tree") ;;
+        haul*-put) command=("$program" cp -q "$tree" "$address") ;;
+        haul*-get) command=("$program" cp -q "$address" "$tree") ;;
         s5cmd-put) command=("$s5cmd" cp "$tree$each" "$address") ;;
         s5cmd-get) command=("$s5cmd" cp "$address$each" "$tree") ;;
         rclone-put) command=("$rclone" --config "$work/rclone.conf" copy --transfers 16 --s3-no-check-bucket "$tree" "$far") ;;
@@ -190,12 +206,12 @@ same() { diff -rq "$1" "$2" >"$work/diff" 2>&1 && echo ok || echo DIFFERS; }
 spent() { awk '{print $14 + $15}' "/proc/${HAUL_BENCH_SERVER:-none}/stat" 2>/dev/null || echo 0; }
 
 measure() { # TOOL RUN CSV WAY KIND PLACE BUCKET
-    local tool=$1 run=$2 csv=$3 before line checked command
+    local tool=$1 run=$2 csv=$3 spent_before line checked command
     shift 3
     command_of "$tool" "$@"
-    before=$(spent)
+    spent_before=$(spent)
     line=$(timed "$tool" "${command[@]}")
-    line+=,$(awk "BEGIN {print ($(spent) - $before) / $(getconf CLK_TCK)}")
+    line+=,$(awk "BEGIN {print ($(spent) - $spent_before) / $(getconf CLK_TCK)}")
     if [ "$1" = put ]; then
         rm -rf "$work/back" && mkdir "$work/back"
         case $tool in s5cmd) move haul get "$2" "$work/back" "$4" ;; *) move s5cmd get "$2" "$work/back" "$4" ;; esac
@@ -221,7 +237,7 @@ summary() { # WORK CSV
              BEGIN {printf "%-22s %8.2f s  %5s   processor %7.2f s  %5s   peak %7.1f MiB   server %7.2f s%s\n",
                     t, s, ratio(s, b), c, ratio(c, d), p / 1024, far, bad ? "   NOT COMPLETE" : ""}'
     done
-    [ -n "$rclone" ] || echo "rclone: not found, left out"
+    [ -n "$rclone" ] || echo "rclone: left out"
 }
 
 compare() { # WORK WAY KIND TOOL...
@@ -250,9 +266,10 @@ compare() { # WORK WAY KIND TOOL...
 
 sweep() { # WORK WAY KIND: haul's own choice of workers beside fixed ones
     local csv=$out/objects-$1.csv tools=(haul) j best="" at="" seconds own
-    for j in 1 2 4 8 16 32 64; do tools+=("haul -j $j"); done
+    [ -z "$before" ] || tools+=("haul (before)")
+    for j in $fixed; do tools+=("haul -j $j"); done
     compare "$1" "$2" "$3" "${tools[@]}"
-    for j in 1 2 4 8 16 32 64; do
+    for j in $fixed; do
         seconds=$(of '$3' "haul -j $j" "$csv")
         if [ -z "$best" ] || awk "BEGIN {exit !($seconds < $best)}"; then best=$seconds at=$j; fi
     done
@@ -307,12 +324,12 @@ for line in open(sys.argv[4]):
 
 # kept RUN TOOL COMMAND...: a sync that must move nothing; the newest object tells.
 kept() {
-    local run=$1 tool=$2 before line checked=ok
+    local run=$1 tool=$2 spent_before line checked=ok
     shift 2
     touch "$work/before"
-    before=$(spent)
+    spent_before=$(spent)
     line=$(timed "$tool" "$@")
-    line+=,$(awk "BEGIN {print ($(spent) - $before) / $(getconf CLK_TCK)}")
+    line+=,$(awk "BEGIN {print ($(spent) - $spent_before) / $(getconf CLK_TCK)}")
     [ -z "$(find "$data/drive" -path '*/t/*' -newer "$work/before" -name xl.meta -print -quit)" ] || checked=MOVED
     echo "$tool,$run,${line%,*},$checked,${line##*,}" >>"$csv"
 }
@@ -320,6 +337,7 @@ kept() {
 for name in "${works[@]}"; do
     case $name in
         far-*-large) way=${name#far-} && sweep "$name" "${way%-large}" giant ;;
+        far-*-ten) way=${name#far-} && compare "$name" "${way%-ten}" ten "${tools[@]}" ;;
         far-*-many) way=${name#far-} && sweep "$name" "${way%-many}" many ;;
         unchanged) unchanged ;;
         *) compare "$name" "${name%-*}" "${name#*-}" "${tools[@]}" ;;

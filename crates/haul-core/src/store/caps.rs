@@ -159,6 +159,8 @@ pub enum Runs {
     Open,
     /// A request names its end, and is read up to there.
     Fixed,
+    /// The same, for so many bytes at the most: one connection does not hold a large part of the file.
+    UpTo(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -303,13 +303,17 @@ impl Sink for FileSink {
         self.shared.with_buffer(|buffer| {
             let mut next = at.start;
             while next < at.end {
+                // Whole buffers: each write takes a turn.
                 let want = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(buffer.len());
-                let count = match from.read(&mut buffer[..want]) {
-                    Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it ended before its size")),
-                    Ok(count) => count,
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) => return Err(Error::from_io(e, "read").on(&self.name)),
-                };
+                let mut count = 0;
+                while count < want {
+                    count += match from.read(&mut buffer[count..want]) {
+                        Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it ended before its size")),
+                        Ok(count) => count,
+                        Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                        Err(e) => return Err(Error::from_io(e, "read").on(&self.name)),
+                    };
+                }
                 self.put(&buffer[..count], next)?;
                 next += count as u64;
             }

@@ -49,7 +49,7 @@ use std::time::Duration;
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
 
 pub use bucket::Bucket;
 pub use cache::MetadataCache;
@@ -66,6 +66,10 @@ use recent::Recent;
 pub const PART_LEAST: u64 = 5 << 20;
 pub const PART_MOST: u64 = 5 << 30;
 pub const PARTS_MOST: u32 = 10_000;
+
+/// Bytes that one request for a range of an object asks for at the most: each costs a round trip on its connection and work at the
+/// service, and what a broken one has left is asked for again by chunk.
+const REQUEST_MOST: u64 = 64 << 20;
 
 /// How a store is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,6 +266,7 @@ fn caps() -> Caps {
         attach: true,
         writers_per_file: 256,
         readers_per_file: 256,
+        runs: Runs::UpTo(REQUEST_MOST),
         file_names: false,
         text_names: true,
         durable: true,

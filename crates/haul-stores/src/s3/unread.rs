@@ -24,8 +24,8 @@ impl UnreadRanges {
     /// Parts of this range will be read, in order.
     pub fn announce(&self, range: Range<u64>) {
         let mut all = lock(&self.0);
-        let serves = |unread: &Unread| unread.end == range.end || unread.reader.is_some() && unread.end > range.end;
-        if all.iter().any(|unread| unread.next == range.start && serves(unread)) {
+        // A chunk of a run that was announced before it is a part of the same request.
+        if all.iter().any(|unread| unread.next == range.start && unread.end >= range.end) {
             return;
         }
         all.retain(|unread| unread.next != range.start);
@@ -65,6 +65,8 @@ mod tests {
         unread.next = 10;
         all.keep(unread);
         assert_eq!(all.take(&(10..100)).map(|unread| unread.end), Some(100));
+        all.announce(100..150);
+        assert_eq!(all.take(&(100..150)).map(|unread| unread.end), Some(200), "a part of what was announced");
         // A retry announces what is left anew.
         all.announce(100..150);
         assert!(all.take(&(100..200)).is_none());

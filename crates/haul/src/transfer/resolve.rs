@@ -155,7 +155,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let over_network = target_caps.remote || places.roots.iter().any(|root| root.store.caps().remote);
     let chunk = if streams {
         STREAM_PART
-    } else if places.roots.iter().any(|root| root.store.caps().runs != Runs::None)
+    } else if places.roots.iter().any(|root| matches!(root.store.caps().runs, Runs::Open | Runs::Fixed))
         || target_caps.writers_per_file > 1 && target_caps.write != WriteStyle::InOrder && target_caps.remote && !is_check
     {
         CHUNK_REMOTE

@@ -56,6 +56,21 @@ fn an_object_of_some_megabytes_is_one_request_in_each_direction() {
 }
 
 #[test]
+fn chunks_that_follow_each_other_are_one_request() {
+    let (w, scripted) = World::scripted();
+    w.tree("large=24M");
+    w.haul("cp large @/large").ends(0);
+    for (words, most) in [("--concurrency 1", 6), ("--concurrency 1 --verify", 6), ("--concurrency 3 -j 3", 16)] {
+        scripted.clear_seen();
+        w.haul(&format!("cp --chunk-size 1M {words} @/large back")).ends(0);
+        assert!(w.read("back") == w.read("large"), "{words}");
+        let ranges = scripted.count(&When::method("GET").path("/large").header("range", "bytes"));
+        assert!((2..=most).contains(&ranges), "{words}: {ranges} requests for 24 chunks");
+        std::fs::remove_file(w.path("back")).expect("it is there");
+    }
+}
+
+#[test]
 fn an_unchanged_sync_of_many_directories_lists_pages_of_keys() {
     let (w, scripted) = World::scripted();
     let names: Vec<String> = (0..1500).map(|i| format!("d{i:04}/f=7")).collect();

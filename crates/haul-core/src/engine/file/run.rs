@@ -60,7 +60,7 @@ fn move_chunks(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) -> bool {
     let mut carried: VecDeque<carry::Carried> = VecDeque::new();
     let mut leaves = false;
     let mut taken: Option<u32> = None;
-    let in_runs = cx.source(&file.work).caps().runs != Runs::None;
+    let runs = cx.source(&file.work).caps().runs;
     loop {
         let surplus = cx.sched.surplus();
         let chunk = {
@@ -78,8 +78,9 @@ fn move_chunks(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) -> bool {
             }
             let chunk = if leaves { None } else { state.left.take(taken) };
             if let Some((chunk, end)) = &chunk
-                && in_runs
-                && taken.is_none_or(|taken| taken + 1 != chunk.index)
+                && runs != Runs::None
+                // A worker alone goes from one bounded run to the next.
+                && (matches!(runs, Runs::UpTo(_)) || taken.is_none_or(|taken| taken + 1 != chunk.index))
             {
                 ends.source.goes_on(chunk.at.start..*end);
             }

@@ -6,6 +6,8 @@ use crate::store::{Chunk, Runs};
 const WORTH: usize = 2;
 /// Fixed runs that each worker has, one after the other, if all are equally fast: the last ones are short.
 const SHARES: usize = 2;
+/// Workers of a file that are expected to come where many may, for the length of runs that have a bound.
+const EXPECTED: usize = 8;
 
 /// Chunks by their index, the last one first.
 #[derive(Debug, Default)]
@@ -14,6 +16,8 @@ pub struct Waiting {
     runs: Runs,
     /// Workers that may share the file.
     workers: usize,
+    /// Chunks of a fixed run at the most.
+    longest_run: usize,
     /// Of each worker that has a run, the index of its next chunk and the one behind the run.
     taken: Vec<(u32, u32)>,
 }
@@ -22,7 +26,12 @@ impl Waiting {
     /// `chunks` in their order.
     pub fn new(mut chunks: Vec<Chunk>, runs: Runs, workers: u32) -> Waiting {
         chunks.reverse();
-        Waiting { chunks, runs, workers: workers.max(1) as usize, taken: Vec::new() }
+        let chunk = chunks.iter().map(|chunk| chunk.at.end - chunk.at.start).max().unwrap_or(0).max(1);
+        let longest_run = match runs {
+            Runs::UpTo(bytes) => usize::try_from(bytes / chunk).unwrap_or(usize::MAX).max(1),
+            _ => usize::MAX,
+        };
+        Waiting { chunks, runs, workers: workers.max(1) as usize, longest_run, taken: Vec::new() }
     }
 
     /// All are taken in the order of the file.
@@ -39,7 +48,7 @@ impl Waiting {
         match self.runs {
             Runs::None => !self.chunks.is_empty(),
             Runs::Open => self.longest().is_some(),
-            Runs::Fixed => self.first_free().is_some(),
+            Runs::Fixed | Runs::UpTo(_) => self.first_free().is_some(),
         }
     }
 
@@ -102,8 +111,12 @@ impl Waiting {
     /// Chunks of the next fixed run.
     fn share(&self) -> u32 {
         let reserved: usize = self.taken.iter().map(|(next, end)| (end - next) as usize).sum();
-        let share = self.chunks.len().saturating_sub(reserved) / (SHARES * self.workers);
-        u32::try_from(share).unwrap_or(u32::MAX).max(1)
+        let workers = match self.runs {
+            Runs::UpTo(_) => self.workers.min(EXPECTED.max(self.taken.len() + 1)),
+            _ => self.workers,
+        };
+        let share = self.chunks.len().saturating_sub(reserved) / (SHARES * workers);
+        u32::try_from(share.min(self.longest_run)).unwrap_or(u32::MAX).max(1)
     }
 
     /// The first chunk that is in nobody's fixed run.
@@ -162,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_chunk_is_taken_once() {
-        for runs in [Runs::None, Runs::Open, Runs::Fixed] {
+        for runs in [Runs::None, Runs::Open, Runs::Fixed, Runs::UpTo(3)] {
             for (count, workers) in (0..40).flat_map(|count| (1..9).map(move |workers| (count, workers))) {
                 let mut all: Vec<u32> = taken(waiting(count, runs), workers).concat();
                 all.sort_unstable();
@@ -196,6 +209,19 @@ mod tests {
         assert_eq!(waiting.take(Some(0)).map(|(chunk, end)| (chunk.index, end)), Some((1, 4)));
         waiting.leave(Some(4));
         assert_eq!(waiting.take(Some(31)).map(|(chunk, _)| chunk.index), Some(5));
+    }
+
+    #[test]
+    fn bounded_runs_are_for_the_workers_that_came() {
+        let mut waiting = Waiting::new(
+            (0..80).map(|index| Chunk { index, at: u64::from(index) * 10..u64::from(index) * 10 + 10 }).collect(),
+            Runs::UpTo(40),
+            256,
+        );
+        let lengths: Vec<u64> = std::iter::from_fn(|| waiting.take(None)).map(|(chunk, end)| (end - chunk.at.start) / 10).collect();
+        // Eight are expected; those that come after them make the rest shorter.
+        assert_eq!(lengths[..12], [4, 4, 4, 4, 4, 3, 3, 3, 2, 2, 2, 1]);
+        assert!(lengths.iter().sum::<u64>() >= 80 && lengths.iter().all(|length| *length <= 4));
     }
 
     #[test]
