@@ -10,6 +10,7 @@ use haul_core::store::Place;
 use super::direct::addresses;
 use super::frame::Frame;
 use super::link::Ticket;
+use super::listing::RootListing;
 use super::ops;
 use super::options::SessionOptions;
 use super::root::Root;
@@ -103,12 +104,20 @@ impl Host {
         looked(&self.client.session()?.ask_quick(ops::LOOK, &[&to.out])?)
     }
 
-    /// Makes a directory at an absolute path, and with `parents` those above it.
+    /// Makes a directory at an absolute path, and with `parents` those above it. It is opened in the same round trip; where the remote
+    /// haul gets to that first, it is opened again later.
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         *lock(&self.early) = Early::default();
         let mut to = Writer::new();
         to.bytes(path).flag(parents);
-        self.client.session()?.ask(ops::MAKE_PATH, &[&to.out], 0)?.wait().map(|_| ())
+        let (session, number) = (self.client.session()?, self.client.number());
+        let made = session.ask(ops::MAKE_PATH, &[&to.out], 0)?;
+        let opening = session.ask(ops::ROOT, &[&root_request(number, path, USUAL)], 0);
+        made.wait()?;
+        if let Ok(answer) = opening.and_then(Ticket::wait) {
+            lock(&self.early).roots.insert(path.to_vec(), (number, answer));
+        }
+        Ok(())
     }
 
     /// The directory at an absolute path as a store. `NotFound`, `Denied`, or `Usage` where it is none.
@@ -143,7 +152,7 @@ impl Host {
             Place { scheme: "ssh", endpoint: self.endpoint.clone(), account: String::new(), volume: String::new(), root: real.clone() };
         let opening = again(&real);
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
-        Ok(Remote { root, caps, place, fs_name, before, top: OnceLock::new() })
+        Ok(Remote { root, caps, place, fs_name, before, top: OnceLock::new(), listing: RootListing::default() })
     }
 }
 

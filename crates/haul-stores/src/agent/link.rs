@@ -257,6 +257,10 @@ impl Ticket {
         &self.link
     }
 
+    pub fn id(&self) -> u32 {
+        self.request.id
+    }
+
     /// Whether `wait` would return at once.
     pub fn is_answered(&self) -> bool {
         self.request.is_answered()

@@ -17,6 +17,7 @@ mod greeting;
 mod handle;
 mod host;
 mod link;
+mod listing;
 mod measure;
 mod ops;
 mod options;

@@ -20,8 +20,9 @@ use haul_core::lock::lock;
 /// Bytes that one READ or WRITE carries.
 pub(super) const PIECE: u64 = 256 << 10;
 const _: () = assert!(PIECE <= ops::PIECE);
-/// Bytes that one reader requests ahead: what a gigabit link carries in a tenth of a second.
-const WINDOW: u64 = 16 << 20;
+/// Bytes that one reader requests ahead: what a gigabit link carries in a quarter of a second. The pieces are used in their order, so
+/// that a connection that is behind holds up the others once all of it is in flight.
+const WINDOW: u64 = 32 << 20;
 /// The same on a local network.
 const WINDOW_NEAR: u64 = 4 << 20;
 

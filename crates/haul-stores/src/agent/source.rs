@@ -39,6 +39,8 @@ pub(super) struct RemoteSource {
     /// Where the last reader ended.
     pub(super) last: AtomicU64,
     pub(super) readers: AtomicU32,
+    /// Ranges that will be read to their end by reads that follow each other.
+    announced: Mutex<Vec<Range<u64>>>,
 }
 
 impl RemoteSource {
@@ -72,6 +74,7 @@ impl RemoteSource {
             ahead: Mutex::new(ahead),
             last: AtomicU64::new(0),
             readers: AtomicU32::new(0),
+            announced: Mutex::default(),
         })
     }
 
@@ -90,6 +93,18 @@ impl RemoteSource {
         Ok(file)
     }
 
+    /// Whether a read of `at` was announced as the beginning or the middle of a longer one.
+    fn is_announced(&self, at: &Range<u64>) -> bool {
+        let mut announced = lock(&self.announced);
+        let found = announced.iter().position(|range| range.contains(&at.start) && range.end >= at.end);
+        let Some(index) = found else { return false };
+        if announced[index].end > at.end {
+            return true;
+        }
+        announced.swap_remove(index);
+        false
+    }
+
     /// Asks about the file; an error names it.
     fn call<T>(&self, kind: u8, fill: impl FnOnce(&mut Writer) -> &mut Writer, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
         let answer = self.file().and_then(|file| file.call(kind, fill));
@@ -101,6 +116,8 @@ impl RemoteSource {
 const OUTLINE: usize = 64 << 20;
 /// Bytes of a file that are asked for together with its opening.
 const FIRST: u64 = 1 << 20;
+/// Announced ranges that are remembered: more than workers move one file.
+const ANNOUNCED: usize = 64;
 
 fn ask_open(root: &Root, session: Arc<Session>, origin: &Origin) -> Result<(OpenFile, Ticket)> {
     let file = OpenFile { session, number: root.client.number() };
@@ -137,7 +154,8 @@ impl Source for RemoteSource {
         let mut pieces = guessed.unwrap_or_else(|| Pieces::new(file, at.clone()));
         pieces.end = at.end;
         // A reader that continues the last one, or reads a long part from the start, will most likely be continued.
-        let goes_on = self.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= FIRST);
+        let follows = self.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= FIRST);
+        let goes_on = self.is_announced(&at) || follows;
         Ok(Box::new(Reader::new(self, pieces, at, goes_on)))
     }
 
@@ -159,6 +177,13 @@ impl Source for RemoteSource {
             }
             ahead.push(pieces);
         }
+    }
+
+    fn goes_on(&self, at: Range<u64>) {
+        let mut announced = lock(&self.announced);
+        announced.retain(|range| range.start != at.start);
+        announced.truncate(ANNOUNCED - 1);
+        announced.push(at);
     }
 
     fn stamp(&self) -> Result<Stamp> {

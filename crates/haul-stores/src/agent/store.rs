@@ -15,6 +15,7 @@ use haul_core::store::{
 use super::bundles::{batches, weight_of};
 use super::frame::kind;
 use super::link::Ticket;
+use super::listing::{self, RootListing};
 use super::ops;
 use super::root::Root;
 use super::session::Session;
@@ -34,6 +35,7 @@ pub struct Remote {
     pub(super) before: Option<(u64, RemoteWork)>,
     /// The root of the remote host's file system, once something was renamed from below another root.
     pub(super) top: OnceLock<Arc<Root>>,
+    pub(super) listing: RootListing,
 }
 
 /// As the remote host's account writes it.
@@ -132,7 +134,16 @@ impl Store for Remote {
     }
 
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
-        self.root.about(name, ops::STAT, |to| to.mask(want), |from| from.attributes(name.clone()))
+        let stat = || {
+            let mut to = self.root.request();
+            to.name(name).mask(want);
+            let ticket = self.root.ask(ops::STAT, &to, &[], 0)?;
+            if name.leaf.is_empty() {
+                self.listing.expect(&self.root);
+            }
+            ticket.wait()?.body().attributes(name.clone())
+        };
+        stat().map_err(|e| e.on(name))
     }
 
     fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
@@ -164,9 +175,8 @@ impl Store for Remote {
     fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let above = Name::of(dir);
         let mut list = || {
-            let mut to = self.root.request();
-            to.dir(dir).mask(MetaMask::NONE);
-            let ticket = self.root.ask(ops::LIST, &to, &[], 0)?;
+            let ahead = if above.leaf.is_empty() { self.listing.take() } else { None };
+            let ticket = ahead.map_or_else(|| listing::ask(&self.root, dir), Ok)?;
             loop {
                 let part = ticket.next()?;
                 if part.kind == kind::DONE {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Config(pub String);
 
 impl Config {

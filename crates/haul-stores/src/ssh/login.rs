@@ -61,6 +61,8 @@ pub struct Login {
     is_further: bool,
     /// Options against what in the user's configuration no session of haul works with.
     undone: OnceLock<Vec<String>>,
+    /// What ssh used for the last login.
+    used: Mutex<Option<Config>>,
 }
 
 /// Further logins, which sessions are spread over.
@@ -92,7 +94,17 @@ impl Login {
         }
         let socket = private_directory().map(|place| place.join(socket_name()));
         let (master, messages, further, sessions) = (Mutex::default(), Messages::default(), Mutex::default(), AtomicUsize::new(0));
-        Ok(Login { target, socket, master, messages, further, sessions, is_further: false, undone: OnceLock::new() })
+        Ok(Login {
+            target,
+            socket,
+            master,
+            messages,
+            further,
+            sessions,
+            is_further: false,
+            undone: OnceLock::new(),
+            used: Mutex::default(),
+        })
     }
 
     /// One beside the first login to the same host.
@@ -305,7 +317,8 @@ impl Login {
 
     /// See `Config::reachable`.
     pub fn reached(&self, claimed: IpAddr) -> Option<IpAddr> {
-        self.config().unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
+        let used = lock(&self.used).clone();
+        used.or_else(|| self.config()).unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
     }
 
     /// Whether a master that the user has running answers.
@@ -322,6 +335,7 @@ impl Login {
         if let Some(config) = &config {
             self.undone.get_or_init(|| config.undone());
         }
+        *lock(&self.used) = config.clone();
         // Where ssh has no place for a control socket no master can answer.
         let its_socket = config.as_ref().map(|config| config.get("controlpath").unwrap_or("none"));
         if !self.is_further && its_socket != Some("none") {

@@ -9,6 +9,8 @@ use super::*;
 use crate::agent::measure::{Load, Tally};
 use crate::memory::Memory;
 
+mod read_ahead;
+
 /// Whoever waits longer waits for ever.
 const BOUND: Duration = Duration::from_secs(60);
 
