@@ -17,7 +17,7 @@ use super::options::{ReportOutcome, SessionOptions};
 use super::site::Site;
 use super::tls::Identity;
 use super::watch::Watch;
-use super::wire::protocol_error;
+use super::wire::{Writer, protocol_error};
 use crate::reconnect::Reconnect;
 use haul_core::lock::lock;
 
@@ -320,6 +320,15 @@ impl Session {
         self.identity.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect").because("the system gives no random numbers"))
     }
 
+    /// Where all requests so far went with the greeting, none has shown how long a round trip is.
+    fn measure_round_trip(&self) {
+        if self.round_trip().is_none() {
+            let mut root = Writer::new();
+            root.bytes(b"/");
+            let _ = self.ask_quick(ops::LOOK, &[&root.out]); // a lost connection is noticed by whoever needs it
+        }
+    }
+
     /// For requests that take no time: the time to the answer is the round trip.
     pub fn ask_quick(&self, kind: u8, parts: &[&[u8]]) -> Result<Frame> {
         let begun = Instant::now();
@@ -364,6 +373,9 @@ impl Session {
         }
         let (session, client): (Weak<Session>, Weak<Client>) = (Arc::downgrade(self), Arc::downgrade(client));
         let open = move || {
+            if let Some(session) = session.upgrade() {
+                session.measure_round_trip();
+            }
             loop {
                 let (Some(session), Some(client)) = (session.upgrade(), client.upgrade()) else { return };
                 if session.control.is_over() {

@@ -64,10 +64,14 @@ fn one_large_file_is_carried_by_several_logins() {
     let link = Options { delay: Duration::from_millis(100), rate: Some(8_000_000), queue: Some(64 << 20), ..Options::default() };
     let (w, _link) = over_a_link(link, "");
     w.tree("src: big=96M");
-    w.haul("cp --no-direct src/ testhost:~/there").ends(0).says("by haul on the remote host");
-    let (logins, sessions) = (w.server.logins(), w.server.sessions());
-    assert!((2..=4).contains(&logins) && sessions >= 3, "{logins} logins, {sessions} sessions");
-    w.assert_same("src", "there", What::USUAL);
+    let mut before = (0, 0);
+    for (words, same) in [("src/ testhost:~/there", ("src", "there")), ("src/big testhost:~/alone", ("src/big", "alone"))] {
+        w.haul(&format!("cp --no-direct {words}")).ends(0).says("by haul on the remote host");
+        let (logins, sessions) = (w.server.logins() - before.0, w.server.sessions() - before.1);
+        assert!((2..=4).contains(&logins) && sessions >= 3, "{words}: {logins} logins, {sessions} sessions");
+        w.assert_same(same.0, same.1, What::USUAL);
+        before = (w.server.logins(), w.server.sessions());
+    }
 }
 
 /// Ranges that are read one after the other end where pieces of a remote file end only by chance.
