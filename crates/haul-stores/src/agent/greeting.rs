@@ -331,3 +331,19 @@ pub fn widen(fd: &OwnedFd) {
     // A smaller pipe works, too.
     let _ = rustix::pipe::fcntl_setpipe_size(fd, 1 << 20);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It comes from the remote host and becomes a part of a command there.
+    #[test]
+    fn a_word_to_join_by_is_short_and_hexadecimal() {
+        for word in ["", "0123456789abcdef", &"f".repeat(32)] {
+            assert_eq!(sound_word(word.into()).unwrap(), word);
+        }
+        for word in ["a b", "$(id)", "a;b", "a\nb", "'", "../a", "g", &"f".repeat(33)] {
+            assert_eq!(sound_word(word.into()).unwrap_err().kind(), ErrorKind::Broken, "{word}");
+        }
+    }
+}
