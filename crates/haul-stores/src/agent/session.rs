@@ -433,6 +433,12 @@ impl Session {
         if made > 0 {
             let most = self.sessions.fetch_add(made, Ordering::Relaxed) + made;
             self.want(lock(&self.links).len() + made, most);
+            std::thread::scope(|scope| {
+                for _ in 0..made {
+                    // One that is not made is still wanted, and is tried once more.
+                    let _ = std::thread::Builder::new().name("link".into()).spawn_scoped(scope, || self.join(client));
+                }
+            });
         }
     }
 

@@ -113,6 +113,8 @@ impl Login {
         target.options.insert(0, "BatchMode=yes".into());
         let mut login = Login::new(target)?;
         login.is_further = true;
+        // ssh uses the same for it.
+        login.used = Mutex::new(lock(&self.used).clone());
         login.enter().map(|_| login)
     }
 
@@ -197,8 +199,11 @@ impl Login {
     }
 
     /// The login with the fewest sessions, if it is not this one. One TCP connection carries no more than its window in a round
-    /// trip; further ones are made only where the user wants them or that gains, and never with a question.
+    /// trip; further ones are made only where the user wants them or that gains, and never with a question. Counts the session.
     fn another(&self) -> Option<Arc<Login>> {
+        if self.is_further {
+            return None;
+        }
         let mine = self.sessions.load(Ordering::Relaxed);
         let mut further = lock(&self.further);
         if mine > 0 && !further.is_over && further.logins.len() + 1 < self.target.logins.unwrap_or(1) {
@@ -210,9 +215,8 @@ impl Login {
         }
         let sessions = |login: &Arc<Login>| login.sessions.load(Ordering::Relaxed);
         let least = further.logins.iter().min_by_key(|login| sessions(login)).filter(|login| sessions(login) < mine).cloned();
-        if least.is_none() {
-            self.sessions.fetch_add(1, Ordering::Relaxed);
-        }
+        // Before the next one chooses: several are begun at once.
+        least.as_deref().unwrap_or(self).sessions.fetch_add(1, Ordering::Relaxed);
         least
     }
 
@@ -331,7 +335,8 @@ impl Login {
 
     /// With `verbose` ssh prints how it logs in.
     fn log_in(&self, verbose: bool) -> Result<Master> {
-        let config = self.config();
+        let known = lock(&self.used).clone().filter(|_| self.is_further);
+        let config = known.or_else(|| self.config());
         if let Some(config) = &config {
             self.undone.get_or_init(|| config.undone());
         }
