@@ -1,5 +1,9 @@
 //! FTP servers as sources and destinations: vsftpd, ProFTPD and pyftpdlib on loopback, and one that lies.
 
+mod between;
+mod lies;
+mod resume;
+
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
@@ -111,6 +115,28 @@ fn servers() -> [World; 3] {
     [World::vsftpd(""), World::new(FtpServer::proftpd("").expect(installed)), World::new(FtpServer::pyftpdlib("").expect(installed))]
 }
 
+/// Bytes of the transfers that were logged.
+fn moved(log: &str, what: &str) -> u64 {
+    let lines = log.lines().filter(|line| line.contains(&format!("OK {what}:")));
+    lines.filter_map(|line| line.split(", ").find_map(|part| part.strip_suffix(" bytes")?.parse::<u64>().ok())).sum()
+}
+
+/// The places from which on transfers were asked for.
+fn places(log: &str) -> Vec<u64> {
+    log.split("\"REST ").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
+}
+
+/// With a file of 80 MiB: a copy that is slow enough for the server to be tried meanwhile, on a busy machine at a lower rate.
+fn slow_upload(w: &World, rate: &str) -> String {
+    w.sh("[ -e huge ] || head -c 83886080 /dev/urandom > huge");
+    format!("cp --bwlimit {rate} --chunk-size 4M huge @/copy")
+}
+
+fn rogue(content: &[u8], lie: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (World, FtpRogue) {
+    let rogue = FtpRogue::new(content.to_vec(), lie).expect("a server");
+    (World::of(&rogue), rogue)
+}
+
 #[test]
 fn trees_go_both_ways() {
     for w in servers() {
@@ -160,78 +186,6 @@ fn commands_work_on_addresses() {
         assert!(!w.has("made"));
         assert!(w.ends(23, "cp @/nowhere x").contains("no such file or directory"));
     }
-}
-
-#[test]
-fn an_interrupted_download_goes_on() {
-    let w = World::vsftpd("");
-    assert!(w.haul("cp -j 1 --chunk-size 1M @/src/big copy").killed_at(8).run().was_killed());
-    let before = w.server().log().len();
-    w.ends(0, "cp -j 1 --chunk-size 1M @/src/big copy");
-    assert!(w.read("copy") == w.read("src/big"));
-    let log = w.server().log()[before..].to_string();
-    let moved = moved(&log, "DOWNLOAD");
-    assert!(moved > 0 && moved < BIG as u64, "{moved} bytes of {BIG}\n{log}");
-    assert!(log.contains("\"REST "), "{log}");
-}
-
-/// Bytes of the transfers that were logged.
-fn moved(log: &str, what: &str) -> u64 {
-    let lines = log.lines().filter(|line| line.contains(&format!("OK {what}:")));
-    lines.filter_map(|line| line.split(", ").find_map(|part| part.strip_suffix(" bytes")?.parse::<u64>().ok())).sum()
-}
-
-#[test]
-fn an_interrupted_upload_goes_on() {
-    let w = World::vsftpd("");
-    assert!(w.haul("cp -j 1 --chunk-size 1M src/big @/copy").killed_at(8).run().was_killed());
-    // The server writes what it has before it sees that nobody is there any more.
-    until("the upload in the log", || w.server().log().contains(" UPLOAD:"));
-    let before = w.server().log().len();
-    w.ends(0, "cp -j 1 --chunk-size 1M src/big @/copy");
-    assert!(w.read("copy") == w.read("src/big"));
-    let log = w.server().log()[before..].to_string();
-    let moved = moved(&log, "UPLOAD");
-    assert!(moved > 0 && moved < BIG as u64, "{moved} bytes of {BIG}\n{log}");
-    w.assert_clean("");
-}
-
-/// The places from which on transfers were asked for.
-fn places(log: &str) -> Vec<u64> {
-    log.split("\"REST ").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
-}
-
-/// With a file of 80 MiB: a copy that is slow enough for the server to be tried meanwhile, on a busy machine at a lower rate.
-fn slow_upload(w: &World, rate: &str) -> String {
-    w.sh("[ -e huge ] || head -c 83886080 /dev/urandom > huge");
-    format!("cp --bwlimit {rate} --chunk-size 4M huge @/copy")
-}
-
-#[test]
-fn a_server_that_writes_ranges_is_sent_them() {
-    let w = World::vsftpd("lock_upload_files=NO");
-    let ranges = |from: usize| places(&w.server().log()[from..]).into_iter().filter(|at| *at >= 4 << 20).count();
-    for rate in ["25M", "8M", "2M"] {
-        w.ends(0, &slow_upload(&w, rate));
-        w.sh("cmp huge copy && rm copy");
-        w.assert_clean("");
-        if ranges(0) > 1 {
-            break;
-        }
-    }
-    assert!(ranges(0) > 1, "{}", w.server().log());
-    // What was written in ranges is not known by the size of the file.
-    let before = w.server().log().len();
-    let mut run = w.haul(&slow_upload(&w, "4M")).start();
-    run.until("ranges in the log", || ranges(before) > 8);
-    run.signal(Signal::KILL);
-    assert!(run.wait().was_killed());
-    let before = w.server().log().len();
-    assert!(w.ends(0, "cp --chunk-size 4M huge @/copy").contains("Resumed:"));
-    w.sh("cmp huge copy");
-    let moved = moved(&w.server().log()[before..], "UPLOAD");
-    assert!(moved > 0, "{}", w.server().log());
-    w.assert_clean("");
 }
 
 #[test]
@@ -396,67 +350,6 @@ fn names_that_cannot_be_sent_are_refused() {
     w.same("src", "there");
 }
 
-fn rogue(content: &[u8], lie: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (World, FtpRogue) {
-    let rogue = FtpRogue::new(content.to_vec(), lie).expect("a server");
-    (World::of(&rogue), rogue)
-}
-
-#[test]
-fn a_connection_that_breaks_is_made_again() {
-    let content = bytes(5, 3 << 20);
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_nanos() as usize;
-    for reply in ["426 broken", "226 done", "451 disk", "421 bye"] {
-        let at = seed % content.len();
-        eprintln!("cut after {at} bytes, {reply}");
-        let cuts = Mutex::new(vec![at, 0, at / 2]);
-        let (w, server) = rogue(&content, move |line| match line.starts_with("RETR") {
-            true => cuts.lock().expect("no panic").pop().map_or(Answer::Honest, |at| Answer::Cut(at, reply)),
-            false => Answer::Honest,
-        });
-        w.ends(0, "cp @/file copy");
-        assert!(w.read("copy") == content, "{:#?}", server.heard());
-    }
-}
-
-#[test]
-fn lies_end_in_errors() {
-    let content = bytes(6, 100_000);
-    let listing = |line: &'static str| {
-        move |command: &str| match command {
-            "LIST -a" => Answer::Send(line.as_bytes().to_vec()),
-            _ => Answer::Honest,
-        }
-    };
-    let say = |at: &'static str, said: &'static str| {
-        move |command: &str| {
-            if command.starts_with(at) && (at.is_empty() == command.is_empty()) { Answer::Say(said.into()) } else { Answer::Honest }
-        }
-    };
-    for (lie, words, part) in [
-        (
-            Box::new(listing("-rw-r--r-- 1 0 0 1 Jan 01  2020 ../../out\r\n")) as Box<dyn Fn(&str) -> Answer + Send + Sync>,
-            "cp @/dir/ got",
-            "invalid name",
-        ),
-        (Box::new(listing("-rw-r--r-- 1 0 0 1 Jan 01  2020 /etc/x\r\n")), "cp @/dir/ got", "invalid name"),
-        (Box::new(listing("README.TXT;1   12/30   1-JAN-2020 10:00\r\n")), "ls @/dir/", "unknown format: README.TXT;1"),
-        (Box::new(say("", "SSH-2.0-OpenSSH_9\r\n")), "cp @/file got", "no FTP reply"),
-        (Box::new(say("", "500 go away\r\n")), "cp @/file got", "500 go away"),
-        (Box::new(say("EPSV", "229 none\r\n")), "cp --retries 0 @/file got", "named no port"),
-        (Box::new(say("EPSV", "229 ok (|||1|)\r\n")), "cp --retries 0 @/file got", "port 1 of the server"),
-        (Box::new(say("RETR", "150 x\r\n226 y\r\n")), "cp --retries 0 --timeout 2s @/file got", ""),
-        (Box::new(say("USER", "331-\x1b[2J\r\n331-more\r\n")), "cp --timeout 2s @/file got", "did not answer in time"),
-        (Box::new(say("SIZE", "213 99999999\r\n")), "cp --retries 0 @/file got", "too early"),
-        (Box::new(say("SIZE", "213 7\r\n")), "cp --retries 0 @/file got", "longer than it was"),
-        (Box::new(say("SIZE", "213 -1\r\n")), "cp @/file got", "no such file"),
-    ] {
-        let (w, server) = rogue(&content, lie);
-        let text = w.fails(words);
-        assert!(text.contains(part) && !text.contains('\x1b'), "{words}: {part}\n{text}\n{:#?}", server.heard());
-        assert!(!w.path("got").is_file() && !w.has("../out"), "{words}");
-    }
-}
-
 #[test]
 fn a_server_that_never_answers_is_given_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -467,128 +360,6 @@ fn a_server_that_never_answers_is_given_up() {
     let (w, _) = rogue(b"content", |line| if line.starts_with("RETR") { Answer::Silence } else { Answer::Honest });
     let text = w.fails("cp --timeout 2s --retries 0 @/file got");
     assert!(text.contains("in time"), "{text}");
-}
-
-#[test]
-fn servers_pass_files_to_each_other() {
-    let foreign = "AllowForeignAddress on";
-    let from = FtpServer::proftpd(foreign).expect("proftpd-core is installed");
-    let w = World::vsftpd("");
-    let there = w.server().url(w.path("there"));
-    let src = from.url(w.path("src"));
-    w.ends(0, &format!("cp {src}/ {there}"));
-    w.same("src", "there");
-    assert_eq!((w.time("there/big"), w.time("there/d/n7")), (1_300_000_000, 1_400_000_007));
-    let log = w.server().log();
-    let passed = log.lines().any(|line| line.contains("\"PASV") || line.contains("\"EPSV"));
-    assert!(passed && log.contains(&format!("{BIG} bytes")), "{log}");
-    // vsftpd is told to connect to ProFTPD.
-    w.ends(0, &format!("cp {there}/big {}", from.url(w.path("back"))));
-    assert!(w.read("back") == w.read("src/big"));
-    assert!(w.server().log().contains("\"PORT 127,0,0,1,"), "{}", w.server().log());
-    // What is moved is read here, as its source is deleted.
-    let before = w.server().log().len();
-    w.ends(0, &format!("mv {there}/big {}", from.url(w.path("moved"))));
-    assert!(w.read("moved") == w.read("src/big") && !w.has("there/big"));
-    assert!(!w.server().log()[before..].contains("\"PORT"), "{}", w.server().log());
-    w.write("there/big", w.read("src/big"));
-    // And so is what is verified.
-    w.ends(0, &format!("cp --verify {there}/big {}", from.url(w.path("again"))));
-    assert!(w.read("again") == w.read("src/big"));
-}
-
-#[test]
-fn what_servers_pass_to_each_other_is_verified_by_their_checksums() {
-    let logs = Scratch::new();
-    let server = |log: &str| {
-        let lines = format!("AllowForeignAddress on\nLogFormat plain \"%r\"\nExtendedLog {} ALL plain", logs.path(log).display());
-        FtpServer::proftpd(&lines).expect("proftpd-core is installed")
-    };
-    let (from, to) = (server("from"), server("to"));
-    let w = World::new(from);
-    let text = w.ends(0, &format!("cp --verify @/src/big {}", to.url(w.path("copy"))));
-    assert!(w.read("copy") == w.read("src/big") && text.contains("checksum computed by the server"), "{text}");
-    let text = w.ends(0, &format!("mv @/copy {}", to.url(w.path("moved"))));
-    assert!(w.read("moved") == w.read("src/big") && !w.has("copy"), "{text}");
-    let (sent, taken) = (logs.sh("cat from"), logs.sh("cat to"));
-    assert_eq!(sent.matches("PORT ").count(), 2, "{sent}");
-    assert!(sent.contains("XSHA256") || sent.contains("HASH "), "{sent}");
-    assert!(taken.contains("XSHA256") || taken.contains("HASH "), "{taken}");
-    // A server that computes another checksum.
-    let content = bytes(7, 1 << 20);
-    w.assert_clean("");
-    let (lying, _) = rogue(&content, move |line| match line.split(' ').next() {
-        Some("FEAT") => Answer::Say("211-Features\r\n XSHA256\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n211 End\r\n".into()),
-        Some("XSHA256") => Answer::Say(format!("250 {}\r\n", "00".repeat(32))),
-        _ => Answer::Honest,
-    });
-    let text = w.fails(&format!("cp --verify --retries 0 {}/file {}", lying.url, to.url(w.path("wrong"))));
-    assert!(!w.has("wrong"), "{text}");
-    w.assert_clean("");
-}
-
-#[test]
-fn an_interrupted_copy_between_servers_goes_on() {
-    let to = FtpServer::proftpd("AllowForeignAddress on").expect("proftpd-core is installed");
-    // Slowly enough to be killed on the way.
-    let w = World::vsftpd("local_max_rate=2000000");
-    let words = format!("cp @/src/big {}", to.url(w.path("copy")));
-    let mut run = w.haul(&words).start();
-    let arrived = || w.staging("").first().and_then(|path| path.metadata().ok()).map_or(0, |meta| meta.len());
-    run.until("a part of the file", || arrived() > 2 << 20);
-    run.signal(Signal::KILL);
-    assert!(run.wait().was_killed());
-    until("the end of the transfer in the log", || w.server().log().contains(" DOWNLOAD:"));
-    let (before, had) = (w.server().log().len(), arrived());
-    w.ends(0, &words);
-    assert!(w.read("copy") == w.read("src/big"));
-    let log = w.server().log()[before..].to_string();
-    let moved = moved(&log, "DOWNLOAD");
-    assert!(moved > 0 && moved <= BIG as u64 - had, "{moved} bytes of {BIG}, of which {had} had arrived\n{log}");
-    w.assert_clean("");
-    // What a run leaves that is not repeated is removed with its job.
-    let words = words.replace("copy", "other");
-    let mut run = w.haul(&words).start();
-    run.until("a part of the file", || arrived() > 1 << 20);
-    run.signal(Signal::KILL);
-    assert!(run.wait().was_killed());
-    w.ends(0, "jobs clean");
-    w.assert_clean("");
-}
-
-#[test]
-fn servers_that_cannot_reach_each_other_pass_files_through_here() {
-    let content = bytes(7, 1 << 20);
-    let to = World::vsftpd("cmds_denied=PORT,EPRT");
-    // The sender refuses to connect elsewhere, or finds that it cannot.
-    to.ends(0, &format!("cp @/src/big {}", to.server().url(to.path("copy"))));
-    assert!(to.read("copy") == to.read("src/big"));
-    // What has arrived of a file stays when a second attempt is refused, too.
-    let resumed = format!("cp -j 1 --chunk-size 1M @/src/big {}", to.server().url(to.path("resumed")));
-    assert!(to.haul(&resumed).killed_at(8).run().was_killed());
-    assert!(to.ends(0, &resumed).contains("Resumed:"));
-    assert!(to.read("resumed") == to.read("src/big"));
-    let refused = AtomicBool::new(false);
-    let (w, server) = rogue(&content, move |line| match line.split(' ').next() {
-        Some("PORT") => Answer::Say("200 ok\r\n".into()),
-        Some("RETR") if !refused.swap(true, Ordering::Relaxed) => Answer::Say("425 Cannot open data connection\r\n".into()),
-        _ => Answer::Honest,
-    });
-    let there = to.server().url(to.path("there"));
-    to.ends(0, &format!("cp {}/file {there}", w.url));
-    assert!(to.read("there") == content, "{:#?}", server.heard());
-    assert!(server.heard().iter().any(|line| line.starts_with("PORT")), "{:#?}", server.heard());
-    to.assert_clean("");
-    // A sender that ends too early, or says that it did.
-    for reply in ["226 done", "426 broken"] {
-        let (w, _) = rogue(&content, move |line| match line.split(' ').next() {
-            Some("PORT") => Answer::Say("200 ok\r\n".into()),
-            Some("RETR") => Answer::Say(format!("150 it comes\r\n{reply}\r\n")),
-            _ => Answer::Honest,
-        });
-        let text = to.fails(&format!("cp --retries 0 --timeout 4s {}/file {there}2", w.url));
-        assert!(!to.has("there2"), "{text}");
-    }
 }
 
 #[test]
