@@ -371,11 +371,13 @@ impl Session {
         if self.attended.load(Ordering::Relaxed) || !may_want || self.attended.swap(true, Ordering::Relaxed) {
             return;
         }
+        if client.options.widen.is_some() {
+            let session = self.clone();
+            // Apart: it may wait behind data. Without it no further logins are made.
+            let _ = std::thread::Builder::new().name("round trip".into()).spawn(move || session.measure_round_trip());
+        }
         let (session, client): (Weak<Session>, Weak<Client>) = (Arc::downgrade(self), Arc::downgrade(client));
         let open = move || {
-            if let Some(session) = session.upgrade() {
-                session.measure_round_trip();
-            }
             loop {
                 let (Some(session), Some(client)) = (session.upgrade(), client.upgrade()) else { return };
                 if session.control.is_over() {
@@ -397,9 +399,8 @@ impl Session {
                     continue;
                 }
                 let (mutex, notify) = &session.notify;
-                // It is checked again in any case.
-                let wait = if lock(&session.fullness).is_over { Duration::from_millis(500) } else { CARRIED / 2 };
-                let _ = notify.wait_timeout(lock(mutex), wait).unwrap_or_else(PoisonError::into_inner);
+                // It is checked again in any case: a wish that comes just before the wait does not end it.
+                let _ = notify.wait_timeout(lock(mutex), CARRIED / 2).unwrap_or_else(PoisonError::into_inner);
             }
         };
         // Without the thread there are fewer links.
