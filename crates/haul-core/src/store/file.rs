@@ -219,6 +219,12 @@ pub trait Sink: Send + Sync {
         false
     }
 
+    /// Whether chunks are taken from the first to the last only, though the store is not written [`WriteStyle::InOrder`]: its server
+    /// has refused others. What was open when it did so fails, to be opened anew.
+    fn in_order(&self) -> bool {
+        false
+    }
+
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
         let _ = chunk;

@@ -1,11 +1,11 @@
 //! Requests to a server and their answers as values, over several channels to the same server.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::packet::{Attrs, kind, protocol_error, status};
@@ -31,6 +31,8 @@ pub struct Client {
     /// Bundles in flight: each has handles open, of which a server allows about a thousand a channel.
     bundles: Mutex<usize>,
     fewer: Condvar,
+    /// See [`Client::in_order`].
+    ordered: AtomicBool,
     pub extensions: Extensions,
     pub round_trip: Duration,
     /// Bytes of one READ and of one WRITE.
@@ -44,6 +46,8 @@ const BLOCK: usize = 32 << 10;
 const BLOCK_MOST: usize = 255 << 10;
 /// Bundles at a time: forty files each, in one channel at the worst.
 const BUNDLES: usize = 16;
+/// ESPIPE in the words of Go's and of C's libraries; SFTP has no code for it.
+const ILLEGAL_SEEK: &str = "llegal seek";
 
 impl Client {
     /// Connects once; further channels, up to `most`, come when asked for.
@@ -72,6 +76,7 @@ impl Client {
             fixed: AtomicUsize::new(0),
             bundles: Mutex::new(0),
             fewer: Condvar::new(),
+            ordered: AtomicBool::new(false),
             extensions,
             round_trip,
             read_most,
@@ -137,6 +142,24 @@ impl Client {
         }
         *count += 1;
         BundlePermit(self)
+    }
+
+    /// Whether the server takes the bytes of a file only from the first to the last: it has refused others. A request is then sent
+    /// when the one before it is answered, as servers of this kind carry out several at the same time.
+    pub fn in_order(&self) -> bool {
+        self.ordered.load(Ordering::Relaxed)
+    }
+
+    /// What became of a write: the first refusal because of its place in the file says how to go on, in a file opened anew.
+    /// `rclone serve sftp` without a cache is such a server (its `WriteFileHandle.writeAt` answers ESPIPE).
+    pub fn written(&self, done: Result<()>) -> Result<()> {
+        done.map_err(|e| {
+            if !(is_unexplained(&e) && e.reason().ends_with(ILLEGAL_SEEK)) {
+                return e;
+            }
+            self.ordered.store(true, Ordering::Relaxed);
+            e.remedy_is(Remedy::Reopen)
+        })
     }
 
     pub fn fix_stripes(&self, stripes: Option<usize>) {

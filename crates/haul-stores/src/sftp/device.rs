@@ -12,7 +12,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::host::Host;
 use super::packet::{Attrs, kind, open};
 
-use super::stripes::{Reader, Stripe, write_blocks};
+use super::stripes::{Flight, Reader, Stripe, write_blocks};
 
 /// A device, open once in each channel.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Stream {
 
     /// Calls `taken` with the bytes of each block that the server has acknowledged.
     pub fn write(&self, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
-        write_blocks(&self.stripes, self.block, at, from, taken)
+        write_blocks(&self.stripes, self.block, Flight::Window, at, from, taken)
     }
 }
 

@@ -123,13 +123,14 @@ impl Shared {
         }
         // Some servers serve requests in any order: times are set after the content has been confirmed, and the owner before
         // the mode, of which it would clear bits.
+        let in_order = self.client.in_order();
         let mut batch = channel.batch();
         let mut in_flight = Vec::new();
         for (put, now) in puts.into_iter().zip(now) {
             let item = &bundle.items[put.index];
             let bytes = &bundle.data[item.at.clone()];
             let mut steps: Vec<(Step, Ticket)> = Vec::new();
-            for (n, part) in bytes.chunks(block).enumerate() {
+            for (n, part) in bytes.chunks(block).enumerate().take(if in_order { 1 } else { usize::MAX }) {
                 let at = (n * block) as u64;
                 steps.push((Step::Write, batch.push(kind::WRITE, |r| r.bytes(&put.handle).long(at).bytes(part))));
             }
@@ -149,7 +150,16 @@ impl Shared {
         }
         let mut written = Vec::with_capacity(in_flight.len());
         for (mut put, owned, steps) in in_flight {
-            let outcome = self.outcome(channel, steps, keep, &mut put.landed);
+            let mut outcome = self.outcome(channel, steps, keep, &mut put.landed);
+            if in_order && outcome.is_ok() {
+                let bytes = &bundle.data[bundle.items[put.index].at.clone()];
+                let mut rest = bytes.chunks(block).enumerate().skip(1);
+                outcome = rest.try_for_each(|(n, part)| {
+                    let at = (n * block) as u64;
+                    let answer = channel.ask(kind::WRITE, |r| r.bytes(&put.handle).long(at).bytes(part))?;
+                    self.client.written(done(&answer, "write"))
+                });
+            }
             written.push((put, owned, outcome));
         }
         self.close_all(bundle, channel, written, keep, sync)
@@ -207,7 +217,7 @@ impl Shared {
     fn outcome(&self, channel: &Channel, steps: Vec<(Step, Ticket)>, keep: MetaMask, landed: &mut Landed) -> Result<()> {
         let mut outcome = Ok(());
         for (step, ticket) in steps {
-            let answer = channel.wait(ticket).and_then(|answer| done(&answer, step.word()));
+            let answer = self.client.written(channel.wait(ticket).and_then(|answer| done(&answer, step.word())));
             let soft = |e: &Error| e.kind() == ErrorKind::Denied || is_unexplained(e);
             match (step, answer) {
                 (_, Ok(())) => {}

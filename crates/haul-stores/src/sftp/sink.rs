@@ -14,7 +14,7 @@ use super::client::{attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::source::RemoteFile;
-use super::stripes::{Stripe, Stripes, write_blocks};
+use super::stripes::{Flight, Stripe, Stripes, write_blocks};
 use super::{Shared, checked, join};
 use crate::staging::{is_staging, staging_leaf};
 
@@ -122,7 +122,9 @@ impl RemoteSink {
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        write_blocks(&self.stripes()?, self.shared.client.write_most, at.clone(), from, &mut |_| {})?;
+        let client = &self.shared.client;
+        let flow = if client.in_order() { Flight::One } else { Flight::Window };
+        client.written(write_blocks(&self.stripes()?, client.write_most, flow, at.clone(), from, &mut |_| {}))?;
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
     }
@@ -207,6 +209,10 @@ impl Sink for RemoteSink {
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
         self.write_all(at, from).map_err(|e| if e.op() == "read" { e.on(&self.name) } else { self.shared.explain(e).on(&self.name) })
+    }
+
+    fn in_order(&self) -> bool {
+        self.shared.client.in_order()
     }
 
     fn hole(&self, at: Range<u64>) -> Result<()> {

@@ -85,7 +85,7 @@ impl Stripes {
         if stripes.is_empty() {
             stripes.push(Arc::new(open(client.channel()?)?));
         }
-        let wanted = if size >= LARGE { client.stripes() } else { 1 };
+        let wanted = if size >= LARGE && !client.in_order() { client.stripes() } else { 1 };
         if stripes.len() < wanted {
             for channel in client.channels(wanted)? {
                 if stripes.len() < wanted && !stripes.iter().any(|stripe| Arc::ptr_eq(&stripe.channel, &channel)) {
@@ -190,16 +190,28 @@ impl Read for Reader<'_> {
     }
 }
 
-/// Writes the bytes of `at`, `block` bytes per request, many of them in flight; `taken` is called with the size of each block
+/// How many writes are sent before the first is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flight {
+    One,
+    /// What fits into the windows of all channels.
+    Window,
+}
+
+/// Writes the bytes of `at`, `block` bytes per request; `taken` is called with the size of each block
 /// that the server has confirmed.
 pub(super) fn write_blocks(
     stripes: &[Arc<Stripe>],
     block: usize,
+    flight: Flight,
     at: Range<u64>,
     from: &mut dyn Read,
     taken: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let most = (WINDOW / block).max(2) * stripes.len();
+    let most = match flight {
+        Flight::One => 1,
+        Flight::Window => (WINDOW / block).max(2) * stripes.len(),
+    };
     let mut in_flight: VecDeque<(usize, u64, Ticket)> = VecDeque::new();
     let mut confirm = |(stripe, count, ticket): (usize, u64, Ticket)| {
         done(&stripes[stripe].channel.wait(ticket)?, "write")?;

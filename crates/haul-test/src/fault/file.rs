@@ -204,6 +204,10 @@ impl Sink for Writing {
         self.core.run(Op::Hole, &self.name, || self.inner.hole(at))
     }
 
+    fn in_order(&self) -> bool {
+        self.inner.in_order()
+    }
+
     fn takes_ranges(&self) -> bool {
         self.inner.takes_ranges()
     }
