@@ -8,8 +8,8 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
+use super::channels::Channels;
 use super::packet::{Attrs, kind, protocol_error, status};
-use crate::reconnect::Reconnect;
 use haul_core::lock::lock;
 
 /// Opens another channel to the same server.
@@ -18,14 +18,9 @@ pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;
 /// An open file or directory of one channel.
 pub type Handle = Vec<u8>;
 
-/// Channels to one server, made when there is work for them.
+/// One server, and what is known of it.
 pub struct Client {
-    connect: Box<Connect>,
-    channels: Mutex<Vec<Arc<Channel>>>,
-    reconnect: Reconnect,
-    /// Channels at the most; fewer once the server has refused one.
-    most: AtomicUsize,
-    next: AtomicUsize,
+    pub(super) channels: Channels,
     /// Channels of one large file, where that was set; else 0.
     fixed: AtomicUsize,
     /// Bundles in flight: each has handles open, of which a server allows about a thousand a channel.
@@ -33,6 +28,8 @@ pub struct Client {
     fewer: Condvar,
     /// See [`Client::in_order`].
     ordered: AtomicBool,
+    /// Where paths without a slash in front begin.
+    pub home: Vec<u8>,
     pub extensions: Extensions,
     pub round_trip: Duration,
     /// Bytes of one READ and of one WRITE.
@@ -40,6 +37,8 @@ pub struct Client {
     pub write_most: usize,
 }
 
+/// The operation that fails where a server does not say where the user is at home.
+pub(super) const FIND_HOME: &str = "find the home directory";
 /// Every server accepts this: section 3 of the draft requires packets of 34,000 bytes.
 const BLOCK: usize = 32 << 10;
 /// More than this in one request gains nothing.
@@ -56,11 +55,16 @@ impl Client {
         let extensions = first.extensions.clone();
         // The greeting has the start of programs and a login in it.
         let asked = Instant::now();
-        first.ask(kind::REALPATH, |r| r.bytes(b"."))?;
+        let mut batch = first.batch();
+        let home = batch.push(kind::REALPATH, |r| r.bytes(b"."));
+        let limits = extensions.limits.then(|| batch.push(kind::EXTENDED, |r| r.bytes(b"limits@openssh.com")));
+        batch.send()?;
+        let home = first.wait(home)?;
         let round_trip = asked.elapsed();
+        let home = real_path(&home, FIND_HOME)?;
         let (mut read_most, mut write_most) = (BLOCK, BLOCK);
-        if extensions.limits {
-            let answer = first.ask(kind::EXTENDED, |r| r.bytes(b"limits@openssh.com"))?;
+        if let Some(limits) = limits {
+            let answer = first.wait(limits)?;
             let mut from = reply(&answer)?;
             let (_packet, read, write) = (from.long()?, from.long()?, from.long()?);
             // Zero means that there is no limit, not that nothing can be read.
@@ -68,15 +72,12 @@ impl Client {
             (read_most, write_most) = (limit(read), limit(write));
         }
         Ok(Client {
-            connect,
-            channels: Mutex::new(vec![Arc::new(first)]),
-            reconnect: Reconnect::default(),
-            most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
-            next: AtomicUsize::new(0),
+            channels: Channels::new(connect, first, if extensions.single { 1 } else { most }),
             fixed: AtomicUsize::new(0),
             bundles: Mutex::new(0),
             fewer: Condvar::new(),
             ordered: AtomicBool::new(false),
+            home,
             extensions,
             round_trip,
             read_most,
@@ -84,54 +85,9 @@ impl Client {
         })
     }
 
-    /// A channel with little to do, or a new one.
+    /// The channel with the least to do.
     pub fn channel(&self) -> Result<Arc<Channel>> {
-        let asked = Instant::now();
-        let mut channels = lock(&self.channels);
-        if let Some(e) = channels.iter().filter_map(|channel| channel.why_over()).find(|e| e.kind() == ErrorKind::TimedOut) {
-            return Err(e);
-        }
-        channels.retain(|channel| !channel.is_over());
-        if let Some(e) = self.reconnect.refused(asked).filter(|_| channels.is_empty()) {
-            return Err(e);
-        }
-        let least = channels.iter().min_by_key(|channel| channel.load());
-        if let Some(channel) = least.filter(|channel| channel.load() == 0 || channels.len() >= self.most.load(Ordering::Relaxed)) {
-            return Ok(channel.clone());
-        }
-        match (self.connect)() {
-            Ok(channel) => {
-                channels.push(Arc::new(channel));
-                Ok(channels[channels.len() - 1].clone())
-            }
-            Err(e) if channels.is_empty() => {
-                self.reconnect.failed(&e);
-                Err(e)
-            }
-            // The server allows no more sessions.
-            Err(_) => {
-                self.most.store(channels.len(), Ordering::Relaxed);
-                let at = self.next.fetch_add(1, Ordering::Relaxed) % channels.len();
-                Ok(channels[at].clone())
-            }
-        }
-    }
-
-    /// Up to `count` channels for one large file, the first of them one with little to do.
-    pub fn channels(&self, count: usize) -> Result<Vec<Arc<Channel>>> {
-        let first = self.channel()?;
-        let mut channels = lock(&self.channels);
-        while channels.len() < count.min(self.most.load(Ordering::Relaxed)) {
-            match (self.connect)() {
-                Ok(channel) => channels.push(Arc::new(channel)),
-                Err(_) => {
-                    self.most.store(channels.len().max(1), Ordering::Relaxed);
-                    break;
-                }
-            }
-        }
-        let others = channels.iter().filter(|one| !one.is_over() && !Arc::ptr_eq(one, &first)).cloned();
-        Ok(std::iter::once(first.clone()).chain(others).take(count.max(1)).collect())
+        self.channels.least()
     }
 
     /// Waits until few enough bundles are in flight. Dropping the permit ends the bundle.

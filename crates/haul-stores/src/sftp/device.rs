@@ -73,7 +73,7 @@ impl Host {
             return Err(e.because("the server does not expose this device, so all data would go to disk"));
         }
         let stripe = |channel| Stripe::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
-        let stripes = self.client.channels(streams.max(1))?.into_iter().map(stripe).collect::<Result<Vec<_>>>()?;
+        let stripes = self.client.channels.all(streams.max(1))?.into_iter().map(stripe).collect::<Result<Vec<_>>>()?;
         Ok(Device { stripes, next: AtomicUsize::new(0), block })
     }
 

@@ -6,14 +6,13 @@ use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Place, WriteStyle};
 
-use super::client::{self, Client, Connect, done};
+use super::client::{self, Client, Connect, FIND_HOME, done};
 use super::packet::{Attrs, kind};
 use super::{Sftp, Shared, absolute};
 
 #[derive(Debug)]
 pub struct Host {
     pub(super) client: Arc<Client>,
-    home: Vec<u8>,
     endpoint: String,
     scheme: &'static str,
 }
@@ -24,10 +23,8 @@ pub const CHANNELS: usize = 8;
 impl Host {
     /// Connects. `endpoint` is the host as the user reaches it, without credentials.
     pub fn connect(scheme: &'static str, endpoint: String, connect: Box<Connect>, channels: usize) -> Result<Host> {
-        let client = Arc::new(Client::new(connect, channels)?);
-        let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
-        let home = client::real_path(&answer, "find the home directory").map_err(|e| e.at(endpoint.as_bytes()))?;
-        Ok(Host { client, home, endpoint, scheme })
+        let client = Client::new(connect, channels).map_err(|e| if e.op() == FIND_HOME { e.at(endpoint.as_bytes()) } else { e })?;
+        Ok(Host { client: Arc::new(client), endpoint, scheme })
     }
 
     /// The number of channels of a large file; `None` derives it from the round trip.
@@ -39,7 +36,7 @@ impl Host {
 
     /// A path as the user writes it: relative to the home directory, which `~` is too.
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
-        absolute(&self.home, path)
+        absolute(&self.client.home, path)
     }
 
     /// Where another user is at home; `None` where the server does not say.
@@ -50,7 +47,7 @@ impl Host {
         let path = format!("~{user}");
         let asked = self.client.channel().ok()?.ask(kind::EXTENDED, |r| r.bytes(b"expand-path@openssh.com").bytes(path.as_bytes()));
         let answer = asked.ok()?;
-        client::real_path(&answer, "find the home directory").ok()
+        client::real_path(&answer, FIND_HOME).ok()
     }
 
     /// The kind of what is at an absolute path, links followed; `None` if nothing is.
@@ -105,21 +102,24 @@ impl Host {
     pub fn open(&self, path: &[u8]) -> Result<Sftp> {
         let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
         let channel = client.channel()?;
-        let answer = channel.ask(kind::REALPATH, |r| r.bytes(path))?;
-        let mut root = client::real_path(&answer, "open").map_err(|e| e.at(path))?;
+        let mut batch = channel.batch();
+        let real = batch.push(kind::REALPATH, |r| r.bytes(path));
+        let there = batch.push(kind::STAT, |r| r.bytes(path));
+        let home = batch.push(kind::STAT, |r| r.bytes(&client.home));
+        batch.send()?;
+        let (real, there, home) = (channel.wait(real)?, channel.wait(there), channel.wait(home));
+        let mut root = client::real_path(&real, "open").map_err(|e| e.at(path))?;
         while root.ends_with(b"/") {
             root.pop();
         }
-        let answer = channel.ask(kind::STAT, |r| r.bytes(if root.is_empty() { b"/" } else { &root }))?;
-        let attrs = client::attrs(&answer, "open").map_err(|e| e.at(path))?;
+        let attrs = client::attrs(&there?, "open").map_err(|e| e.at(path))?;
         if attrs.kind() != Kind::Dir {
             return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory"));
         }
-        let home = channel.ask(kind::STAT, |r| r.bytes(&self.home)).and_then(|a| client::attrs(&a, "stat"));
         // The protocol does not tell who may change owners; the owner of root's home may.
-        let groups = match home.ok().and_then(|home| home.owner) {
+        let groups = match home.and_then(|home| client::attrs(&home, "stat")).ok().and_then(|home| home.owner) {
             // In a chroot the home directory may be root's.
-            Some((0, _)) if self.home != b"/" => None,
+            Some((0, _)) if client.home != b"/" => None,
             Some((_, group)) => Some(vec![group]),
             None => Some(Vec::new()),
         };

@@ -1,7 +1,7 @@
 //! Files of a host behind plain SFTP, version 3.
 //!
 //! ```text
-//! store (this file)  ->  listing, source, sink, get, put, meta  ->  client (answers as values, several channels)
+//! store (this file)  ->  listing, source, sink, get, put, meta  ->  client (answers as values)  ->  channels (several)
 //!                                                                  -> channel (one session)  -> packet (the wire)
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! for a link is followed.
 
 mod channel;
+mod channels;
 mod client;
 mod device;
 mod get;

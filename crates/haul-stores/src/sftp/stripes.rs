@@ -78,8 +78,9 @@ impl Stripes {
         std::mem::take(&mut *lock(&self.0))
     }
 
-    /// As many as a file of `size` bytes gains from, opened as needed: again after a lost connection, too.
-    pub fn get(&self, client: &Client, size: u64, open: impl Fn(Arc<Channel>) -> Result<Stripe>) -> Result<Vec<Arc<Stripe>>> {
+    /// As many as a file of `size` bytes gains from and the server has channels for by now, opened as needed: again after a lost
+    /// connection, too.
+    pub fn get(&self, client: &Client, size: u64, open: impl Fn(Arc<Channel>) -> Result<Stripe> + Sync) -> Result<Vec<Arc<Stripe>>> {
         let mut stripes = lock(&self.0);
         stripes.retain(|stripe| !stripe.channel.is_over());
         if stripes.is_empty() {
@@ -87,10 +88,16 @@ impl Stripes {
         }
         let wanted = if size >= LARGE && !client.in_order() { client.stripes() } else { 1 };
         if stripes.len() < wanted {
-            for channel in client.channels(wanted)? {
-                if stripes.len() < wanted && !stripes.iter().any(|stripe| Arc::ptr_eq(&stripe.channel, &channel)) {
-                    stripes.push(Arc::new(open(channel)?));
-                }
+            let mut fresh = client.channels.several(wanted)?;
+            fresh.retain(|channel| !stripes.iter().any(|stripe| Arc::ptr_eq(&stripe.channel, channel)));
+            fresh.truncate(wanted - stripes.len());
+            // Side by side: each takes a round trip or two.
+            let opened: Vec<Result<Stripe>> = std::thread::scope(|scope| {
+                let opening: Vec<_> = fresh.into_iter().map(|channel| scope.spawn(|| open(channel))).collect();
+                opening.into_iter().filter_map(|one| one.join().ok()).collect()
+            });
+            for stripe in opened {
+                stripes.push(Arc::new(stripe?));
             }
         }
         Ok(stripes.clone())
