@@ -270,7 +270,7 @@ impl Session {
         let close = closed.clone();
         let over = move || close.load(Ordering::Relaxed) || control.is_over();
         let before = lock(&self.data).len();
-        let at = self.listen((direct.ports, &*direct.reached), Until { count, over }, each)?;
+        let at = self.listen((direct.ports, &*direct.reached), Until { count, within: direct::LISTENING, over }, each)?;
         let made = self.call_back(at, count);
         // They are there as soon as this end has done its part of the handshake.
         let until = Instant::now() + ATTEMPT;

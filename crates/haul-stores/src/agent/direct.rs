@@ -24,7 +24,7 @@ pub const LISTEN: &str = "listen";
 /// How long the handshake of one connection may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long a port stays open for the connections that it was opened for.
-const LISTENING: Duration = Duration::from_secs(30);
+pub const LISTENING: Duration = Duration::from_secs(30);
 
 /// Ports that a firewall lets through; `None` for whichever the system gives.
 pub type Ports = Option<(u16, u16)>;
@@ -184,6 +184,8 @@ pub struct Listener {
 pub struct Until<F> {
     /// Connections of the peer that are wanted: with the last of them the port is closed.
     pub count: usize,
+    /// How long the port is open at the most; [`LISTENING`].
+    pub within: Duration,
     pub over: F,
 }
 
@@ -208,7 +210,7 @@ impl Listener {
         self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
-    /// Accepts connections on a thread of its own, until there are as many as are wanted, it is over, or [`LISTENING`] has passed;
+    /// Accepts connections on a thread of its own, until there are as many as are wanted, it is over, or its time has passed;
     /// then the port is closed. The handshake of each is done on another thread, so that a silent stranger blocks nobody.
     pub fn accept_on_thread(
         self,
@@ -225,7 +227,7 @@ impl Listener {
         let _ = self.listener.set_nonblocking(true);
         let (begun, count) = (Instant::now(), until.count);
         let (strangers, made) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        while !(until.over)() && made.load(Ordering::Relaxed) < count && begun.elapsed() < LISTENING {
+        while !(until.over)() && made.load(Ordering::Relaxed) < count && begun.elapsed() < until.within {
             let mut polls = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
             let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {

@@ -10,7 +10,7 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Spec, Store, chunks};
 
-use super::direct::{ATTEMPT, EncryptedLink, Ports, Until};
+use super::direct::{ATTEMPT, EncryptedLink, LISTENING, Ports, Until};
 use super::frame::lost;
 use super::greeting::RemoteInfo;
 use super::host::Host;
@@ -140,7 +140,7 @@ impl Host {
                 let _ = lock(&send).send(link);
             };
             let over = move || close.load(Ordering::Relaxed);
-            let place = session.listen((ports, reached), Until { count: 1, over }, each)?;
+            let place = session.listen((ports, reached), Until { count: 1, within: LISTENING, over }, each)?;
             *at = Some(place);
             let begun = Instant::now();
             let not_made = |_| protocol_error("a report of a connection that was not made");

@@ -35,7 +35,7 @@ mod watch;
 mod wire;
 
 pub use data::DATA;
-pub use direct::Ports;
+pub use direct::{LISTENING, Ports};
 pub use examine::Attempt;
 pub use greeting::{Pipes, RemoteInfo, ended_silently, missing_platform, widen};
 pub use host::{Host, RootOptions};

@@ -82,6 +82,8 @@ pub struct Options {
     pub version: &'static str,
     /// How long the client may give no sign of life; [`SILENCE`].
     pub silence: Duration,
+    /// How long a port is open to which nobody connects; [`LISTENING`](super::direct::LISTENING).
+    pub listening: Duration,
     /// Ends the process, in which nobody has been heard for too long: its threads may be stuck in reads and system calls.
     pub abandoned: fn(),
 }

@@ -2,9 +2,10 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_core::error::{Error, Result};
-use haul_stores::agent::{Confined, Options, SILENCE, Site, join, serve};
+use haul_stores::agent::{Confined, LISTENING, Options, SILENCE, Site, join, serve};
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::exit::Exit;
@@ -30,7 +31,14 @@ fn carry_on(flags: &AgentFlags) -> Result<()> {
             let (measuring, version) = (haul_bench::net::measuring(), env!("CARGO_PKG_VERSION"));
             let confined = flags.root.as_deref().map(|dir| Confined::new(dir, flags.read_only)).transpose()?.map(Arc::new);
             let (site, abandoned) = (Site::read(), || signals::leave(Exit::Success));
-            serve(input, output, Options { measuring, umask, confined, site, version, silence: SILENCE, abandoned })
+            let (silence, listening) = (shorter("HAUL_TEST_SILENCE", SILENCE), shorter("HAUL_TEST_LISTENING", LISTENING));
+            serve(input, output, Options { measuring, umask, confined, site, version, silence, listening, abandoned })
         }
     }
+}
+
+/// For the tests of what ends by itself: the variable gives fewer seconds than the bound, and never more.
+fn shorter(variable: &str, bound: Duration) -> Duration {
+    let seconds = std::env::var(variable).ok().and_then(|seconds| seconds.parse().ok());
+    seconds.map_or(bound, |seconds| bound.min(Duration::from_secs(seconds)))
 }

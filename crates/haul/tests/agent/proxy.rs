@@ -42,7 +42,7 @@ impl Frame {
         bytes
     }
 
-    fn read(from: &mut impl Read) -> io::Result<Frame> {
+    pub fn read(from: &mut impl Read) -> io::Result<Frame> {
         let mut head = [0; 9];
         from.read_exact(&mut head)?;
         let [a, b, c, d, kind, e, f, g, h] = head;

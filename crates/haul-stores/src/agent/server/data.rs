@@ -105,7 +105,7 @@ impl Agent {
         }
         let (address, _) = self.ssh_addresses()?;
         let over = move || closed.load(Ordering::Relaxed);
-        let until = Until { count: self.allowed(count)?, over };
+        let until = Until { count: self.allowed(count)?, within: self.options.listening, over };
         let allowed = until.count;
         self.accept((high > 0).then_some((low, high)), Peer { key, address, reader: false }, until, to)?;
         to.number(allowed as u64);

@@ -33,7 +33,7 @@ impl Agent {
     /// Key and address of another remote host; answers with the port, at which that host may read.
     pub(super) fn listen_for_reader(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let peer = Peer { key: fingerprint(from)?, address: address(from)?, reader: true };
-        self.accept(None, peer, Until { count: LINKS, over: || false }, to)
+        self.accept(None, peer, Until { count: LINKS, within: self.options.listening, over: || false }, to)
     }
 
     /// Number of the other remote host, key, address, port.

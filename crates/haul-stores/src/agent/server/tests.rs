@@ -6,6 +6,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::Remedy;
 
 use super::*;
+use crate::agent::direct::LISTENING;
 use crate::agent::measure::{Load, Tally};
 use crate::memory::Memory;
 
@@ -40,6 +41,7 @@ fn options() -> Options {
         site: Site::default(),
         version: "0",
         silence: SILENCE,
+        listening: LISTENING,
         abandoned: || (),
     }
 }
@@ -344,7 +346,7 @@ fn connections_that_are_added_after_losses_tolerate_them_from_their_start() {
     let at = std::net::SocketAddr::new(here, listener.port().expect("its number"));
     let serving = agent.clone();
     let each = Arc::new(move |link| serving.serve_encrypted(link, false));
-    listener.accept_on_thread(Until { count: 1, over: || false }, BOUND, each).expect("a thread");
+    listener.accept_on_thread(Until { count: 1, within: LISTENING, over: || false }, BOUND, each).expect("a thread");
     // What such a connection gets, and one before losses.
     let (plain, tolerant) = (direct::open(at).expect("open").0, direct::open(at).expect("open").0);
     let wanted = if crate::tcp::tolerate_losses(&tolerant) { "bbr".to_string() } else { tcp_congestion(&plain).expect("a name") };
