@@ -222,6 +222,7 @@ impl Session {
 
     /// The remote end listens and this one connects, once. `at` is where, as soon as that is known.
     pub(super) fn dial(&self, ports: Ports, reached: &Reachable, at: &mut Option<SocketAddr>) -> Result<(EncryptedLink, Duration)> {
+        self.site.check()?;
         let address = self.remote_address(reached)?;
         let place = SocketAddr::new(address, self.ask_to_listen(ports, 1)?.port);
         *at = Some(place);
@@ -230,13 +231,15 @@ impl Session {
         Ok((link, begun.elapsed()))
     }
 
-    /// This end listens for the remote one.
+    /// This end listens for the remote one, on a port that its site allows.
     pub(super) fn listen(
         &self,
         (ports, reached): (Ports, &Reachable),
         until: Until<impl Fn() -> bool + Send + 'static>,
         each: impl Fn(EncryptedLink) + Send + Sync + 'static,
     ) -> Result<SocketAddr> {
+        self.site.check()?;
+        let ports = self.site.ports(ports)?;
         let (near, claimed) = addresses(&self.remote.connection).ok_or_else(unknown_address)?;
         let config = self.identity()?.acceptor(self.remote_key()?, &self.site.suites)?;
         let listener = Listener::new(near, ports, config, reached(claimed).unwrap_or(claimed))?;
@@ -283,7 +286,7 @@ impl Session {
     }
 
     pub(super) fn add(&self, link: EncryptedLink, idle_timeout: Duration) -> Result<()> {
-        let EncryptedLink { output, input, transport, over, socket } = link;
+        let EncryptedLink { output, input, transport, over, socket, .. } = link;
         let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), idle_timeout)?;
         let mut data = lock(&self.data);
         if self.tolerant.load(Ordering::Relaxed) {

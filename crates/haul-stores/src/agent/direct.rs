@@ -113,6 +113,8 @@ pub struct EncryptedLink {
     pub over: Arc<AtomicBool>,
     /// For what the kernel knows of it.
     pub socket: TcpStream,
+    /// The cipher suite that the two ends agreed on.
+    pub suite: String,
 }
 
 /// An idle connection is asked for a heartbeat after this long, and then this often: firewalls forget what is silent.
@@ -145,7 +147,9 @@ fn link(stream: TcpStream, (writer, reader): (RecordWriter, RecordReader), idle_
     let to = Bounded::new(copy()?.into(), idle_timeout, over.clone()).map_err(failed)?;
     // Waits for answers are bounded elsewhere; here nothing comes for as long as nothing is requested.
     let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
+    let suite = writer.suite();
     Ok(EncryptedLink {
+        suite,
         output: Box::new(EncryptedOutput { records: writer, to }),
         input: Box::new(EncryptedInput { records: reader, from }),
         transport: Box::new(Socket(copy()?)),

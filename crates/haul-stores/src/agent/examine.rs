@@ -27,6 +27,8 @@ pub struct Attempt {
     pub took: Duration,
     /// Bytes that went through it, both directions together; `None` where no connection could be made.
     pub moved: Option<u64>,
+    /// The cipher suite that was agreed on.
+    pub suite: Option<String>,
     pub failed: Option<Error>,
 }
 
@@ -42,11 +44,11 @@ impl Attempt {
         let (mut at, begun) = (None, Instant::now());
         match begin(&mut at) {
             Ok((took, link)) => {
-                let mut moved = 0;
+                let (mut moved, suite) = (0, Some(link.suite.clone()));
                 let failed = host.test(link, &mut moved).err();
-                Attempt { at, took, moved: Some(moved), failed }
+                Attempt { at, took, moved: Some(moved), suite, failed }
             }
-            Err(e) => Attempt { at, took: begun.elapsed(), moved: None, failed: Some(e) },
+            Err(e) => Attempt { at, took: begun.elapsed(), moved: None, suite: None, failed: Some(e) },
         }
     }
 }

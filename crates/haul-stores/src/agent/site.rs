@@ -61,11 +61,11 @@ impl Site {
     }
 
     fn broken(reason: &str) -> Site {
-        Site { off: Some(format!("unusable settings: {reason}")), ..Site::default() }
+        Site { off: Some(format!("unusable settings on {}: {reason}", own_name())), ..Site::default() }
     }
 
     fn new(settings: Settings) -> std::result::Result<Site, String> {
-        let off = (settings.enabled == Some(false)).then(|| "they are switched off there by its administrator".to_string());
+        let off = (settings.enabled == Some(false)).then(|| format!("they are switched off on {} by its administrator", own_name()));
         let ports = settings.ports.map(|text| ports(&text)).transpose()?;
         let suites = settings.ciphers.map_or_else(|| Ok(Suites::default()), |names| Suites::named(&names))?;
         if settings.streams == Some(0) {
@@ -120,6 +120,11 @@ impl Settings {
             streams: self.streams.or(streams),
         })
     }
+}
+
+/// Of this machine, for messages that are read on the other one, too.
+fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// `50000:51000`, or one port.

@@ -29,7 +29,8 @@ use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme, SupportedCipherSuite,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    SupportedCipherSuite,
 };
 use zeroize::Zeroizing;
 
@@ -124,11 +125,11 @@ impl Suites {
         if names.is_empty() {
             return Err(format!("name at least one cipher suite of {}", all.names().join(", ")));
         }
-        Ok(Suites(all.0.into_iter().filter(|suite| names.contains(&name(*suite))).collect()))
+        Ok(Suites(all.0.into_iter().filter(|suite| names.contains(&name(suite.suite()))).collect()))
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.0.iter().copied().map(name).collect()
+        self.0.iter().map(|suite| name(suite.suite())).collect()
     }
 
     fn provider(&self) -> Arc<CryptoProvider> {
@@ -137,8 +138,8 @@ impl Suites {
 }
 
 /// `TLS_AES_128_GCM_SHA256`, as IANA names it.
-fn name(suite: SupportedCipherSuite) -> String {
-    format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
+fn name(suite: CipherSuite) -> String {
+    format!("{suite:?}").replacen("TLS13_", "TLS_", 1)
 }
 
 /// Whether the processor has instructions for AES and for the multiplication of GCM.

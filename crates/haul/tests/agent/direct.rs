@@ -18,7 +18,7 @@ use crate::support::{HAUL, World};
 
 /// Runs to a good end; which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
 #[track_caller]
-fn watched(haul: Program) -> (Ended, HashSet<Tcp>) {
+pub fn watched(haul: Program) -> (Ended, HashSet<Tcp>) {
     let mut run = haul.start();
     let mut seen = HashSet::new();
     while run.is_running() {
@@ -28,12 +28,12 @@ fn watched(haul: Program) -> (Ended, HashSet<Tcp>) {
     (run.wait().code(0), seen)
 }
 
-fn established(seen: &HashSet<Tcp>) -> Vec<Tcp> {
+pub fn established(seen: &HashSet<Tcp>) -> Vec<Tcp> {
     seen.iter().copied().filter(|one| one.established).collect()
 }
 
 /// So many ports in a row that nobody uses, here at least.
-fn free_ports(count: u16) -> (u16, u16) {
+pub fn free_ports(count: u16) -> (u16, u16) {
     use std::hash::BuildHasher;
     let random = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
     let first = 20_000 + (random % 10_000) as u16;
@@ -43,15 +43,15 @@ fn free_ports(count: u16) -> (u16, u16) {
 }
 
 /// A run of a second or so, in which the connections can be seen.
-const PUT: &str = "cp --bwlimit 8M --chunk-size 1M src/ testhost:~/there";
-const GET: &str = "cp --bwlimit 8M --chunk-size 1M testhost:~/src/ here";
+pub const PUT: &str = "cp --bwlimit 8M --chunk-size 1M src/ testhost:~/there";
+pub const GET: &str = "cp --bwlimit 8M --chunk-size 1M testhost:~/src/ here";
 
-fn world() -> World {
+pub fn world() -> World {
     World::new("src: big=8M a=5 d/b=300K")
 }
 
 /// What earlier runs have stored about the host.
-fn cached(w: &World) -> std::path::PathBuf {
+pub fn cached(w: &World) -> std::path::PathBuf {
     w.state.join("hosts/testhost")
 }
 

@@ -14,5 +14,6 @@ mod network;
 mod owners;
 mod proxy;
 mod route;
+mod site;
 mod support;
 mod tree;

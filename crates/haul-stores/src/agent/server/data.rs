@@ -180,7 +180,7 @@ impl Agent {
     }
 
     pub(super) fn serve_encrypted(self: &Arc<Self>, link: EncryptedLink, reader: bool) {
-        let EncryptedLink { output, mut input, mut transport, over, socket } = link;
+        let EncryptedLink { output, mut input, mut transport, over, socket, .. } = link;
         let socket = Arc::new(socket);
         {
             let mut sockets = lock(&self.data.sockets);

@@ -89,6 +89,11 @@ impl RecordWriter {
         Ok(RecordWriter { keys, encrypter, next, limit: RECORDS_OF_A_KEY, batch: Vec::with_capacity(BATCH), failed: false })
     }
 
+    /// The cipher suite, as IANA names it.
+    pub fn suite(&self) -> String {
+        super::name(self.keys.suite.common.suite)
+    }
+
     /// Sends the parts, one behind the other. A failed write is final.
     pub fn write(&mut self, to: &mut dyn Write, parts: &[&[u8]]) -> io::Result<()> {
         if self.failed {

@@ -118,6 +118,8 @@ pub struct Direction {
     pub port: Option<u16>,
     pub seconds: f64,
     pub bytes: Option<u64>,
+    /// The cipher suite of TLS.
+    pub cipher: Option<String>,
     pub error: Option<String>,
 }
 

@@ -238,6 +238,7 @@ fn direction(attempt: Attempt) -> Direction {
         port: attempt.at.map(|at| at.port()),
         seconds: attempt.took.as_secs_f64(),
         bytes: attempt.moved,
+        cipher: attempt.suite,
         error: attempt.failed.map(|e| safe(e.reason().as_bytes())),
     }
 }

@@ -139,7 +139,8 @@ fn direction(who: &str, direction: &Direction) -> String {
     match (&direction.address, direction.port) {
         (Some(address), Some(port)) if direction.works => {
             let moved = direction.bytes.filter(|moved| *moved > 0).map_or(String::new(), |moved| format!("; {} transferred", bytes(moved)));
-            format!("{who} connects to {address} port {port}, in {}{moved}", time(direction.seconds))
+            let cipher = direction.cipher.as_ref().map_or(String::new(), |cipher| format!("; {cipher}"));
+            format!("{who} connects to {address} port {port}, in {}{moved}{cipher}", time(direction.seconds))
         }
         (Some(address), Some(port)) if let Some(moved) = direction.bytes => {
             format!("no: {who} connects to {address} port {port}, which fails after {}: {why}", bytes(moved))
