@@ -41,7 +41,12 @@ impl World {
         self.at_terminal(words).alone()
     }
 
-    /// The same, for a test that gives it a terminal.
+    /// The same without the server's configuration.
+    pub fn without_config(&self, words: &str) -> Program {
+        self.scratch.haul(words).alone()
+    }
+
+    /// The same as [`World::haul`], for a test that gives it a terminal.
     pub fn at_terminal(&self, words: &str) -> Program {
         self.scratch.haul(words).arg("-F").arg(self.server.config())
     }

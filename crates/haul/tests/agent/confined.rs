@@ -82,3 +82,39 @@ fn a_login_for_reading_changes_nothing() {
     }
     w.haul("mkdir testhost:in/new").run().says("may only read");
 }
+
+/// As docs/security.md writes it: the server forces nothing, the line of the key does.
+#[test]
+fn a_key_of_authorized_keys_is_for_one_directory_and_for_reading() {
+    let w = World::on(|scratch| {
+        scratch.tree("src: a=5 served/in: x=7 y/z=9 big=3M outside: secret=4");
+        scratch.sh("ln -s ../../outside served/in/out");
+        server(scratch, "")
+    });
+    w.sh("cp -a outside before; cp -a served served-before");
+    let dir = w.path("served").display().to_string();
+    let key = w.server.read("user_key.pub");
+    w.server.write("authorized_keys", format!("command=\"{HAUL} agent --root {dir} --read-only\",restrict {key}"));
+    w.haul("cp -a testhost:in/ got").ends(0).says("direct TCP to testhost:");
+    w.assert_same("served/in", "got", What::USUAL);
+    w.haul("ls testhost:/in/y").ends(0).out_has("z");
+    for path in ["../outside", "in/out/", "/../outside"] {
+        let ended = w.haul(&format!("cp -a testhost:{path} leak")).run();
+        assert!(ended.status.code() != Some(0) && !w.has("leak"), "{path}: {ended}");
+    }
+    // What haul asks for does not matter: neither its flags nor those of ssh start anything else.
+    for words in
+        ["cp src/a testhost:in/a", "rm testhost:in/x", "cp --no-agent src/a testhost:in/a", "cp --install-agent src/a testhost:in/a"]
+    {
+        let ended = w.haul(words).run();
+        assert!(ended.status.code() != Some(0), "{words}: {ended}");
+        w.assert_same("served-before", "served", What::USUAL);
+        untouched(&w);
+    }
+    w.haul("cp src/a testhost:in/a").run().says("may only read");
+    // The same line without the flag is for writing, too.
+    w.server.write("authorized_keys", format!("command=\"{HAUL} agent --root {dir}\",restrict {key}"));
+    w.haul("cp -a src/ testhost:in/new").ends(0);
+    w.assert_same("src", "served/in/new", What::USUAL);
+    untouched(&w);
+}

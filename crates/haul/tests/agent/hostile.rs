@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use haul_core::varint;
 use haul_stores::agent::{Host, Pipes, SessionOptions, Site};
 use haul_test::compare::What;
 use haul_test::content::Random;
@@ -328,4 +329,64 @@ fn a_check_moves_no_file_data() {
     w.set_time("there/big", time);
     check("src/ testhost:~/there", 0);
     check("-c src/ testhost:~/there", 1).says("differs     big");
+}
+
+/// Further sessions would run `haul agent --join WORD` on the host.
+#[test]
+fn a_word_to_join_by_is_no_command() {
+    for word in ["$(touch ~/owned)", "x; touch ~/owned;", "a' 'b", "../../agent", "a\nb", "g", &"f".repeat(33)] {
+        let mut w = World::new("src: a=5 big=20M");
+        let word = word.replace('~', &w.work.display().to_string());
+        let said = word.clone();
+        (w.agent, _) = proxy::tampering(&w, move |request, mut frame| {
+            if request == HELLO && frame.kind == DONE {
+                let mut rest = &frame.body[..];
+                let own = greeted_word(&mut rest);
+                let before = frame.body.len() - rest.len() - own - 1;
+                let behind = rest.to_vec();
+                frame.body.truncate(before);
+                frame.body.push(u8::try_from(said.len()).expect("short"));
+                frame.body.extend(said.bytes());
+                frame.body.extend(behind);
+            }
+            frame.bytes()
+        });
+        for ended in [put(&w, ""), run(&w, "ls testhost:~/src")] {
+            failed(ended).err_has("an impossible word to join by");
+        }
+        assert!(!w.has("owned") && !w.has("remote-home/owned") && !w.has("there"), "{word}");
+    }
+}
+
+/// Goes behind the word in a greeting: version, program, home, word. The length of the word.
+fn greeted_word(rest: &mut &[u8]) -> usize {
+    varint::take(rest).expect("a version");
+    let mut length = 0;
+    for _ in 0..3 {
+        length = varint::take(rest).expect("a length") as usize;
+        *rest = &rest[length..];
+    }
+    assert_eq!(length, 16, "a word that an honest agent makes");
+    length
+}
+
+/// Its heartbeats come, so that only `--timeout` ends the wait.
+#[test]
+fn a_remote_haul_that_hangs_after_its_greeting_is_bounded_by_timeout() {
+    let commands = ["ls testhost:~/remote", "du testhost:~/remote", "tree testhost:~/remote", "rm -r testhost:~/remote/d"];
+    let all: fn(u8) -> bool = |request| request > HELLO;
+    let listings: fn(u8) -> bool = |request| request == LIST;
+    let contents: fn(u8) -> bool = |request| matches!(request, READ | GET_BUNDLE);
+    for (swallows, commands) in [
+        (all, &["mkdir testhost:~/remote/new", "ls testhost:~/remote", "cp src/ testhost:~/there"][..]),
+        (listings, &commands[..]),
+        (contents, &["cat testhost:~/remote/a"][..]),
+    ] {
+        let mut w = World::new("remote: a=5 d/x=8 src: a=5");
+        (w.agent, _) = proxy::tampering(&w, move |request, frame| if swallows(request) { Vec::new() } else { frame.bytes() });
+        for words in commands {
+            let ended = run(&w, &format!("{words} --timeout 1s")).code(30).err_has("answer");
+            assert!(ended.err.lines().count() <= 3, "{words}: {ended}");
+        }
+    }
 }

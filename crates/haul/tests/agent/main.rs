@@ -5,6 +5,7 @@ mod changed;
 mod command;
 mod confined;
 mod direct;
+mod full;
 mod gone;
 mod hostile;
 mod kill;

@@ -1,6 +1,7 @@
 //! Accounts as they are set up elsewhere: other login shells, start-up files that print, servers that allow less.
 
 use haul_test::account::Account;
+use haul_test::program::until;
 use haul_test::scratch::entries;
 
 use crate::support::{SAME, World, account};
@@ -75,6 +76,8 @@ fn a_program_named_haul_that_says_nothing_is_named_and_left() {
     w.says(30, "ls --timeout 1s --agent haul testhost:~/there", &[silent, "--agent"]);
     w.says(0, "ls --no-agent testhost:~/there", &[]);
     w.haul("doctor --timeout 1s testhost").ends(0).out_has("does not answer");
+    // Without a word from the user it is ten seconds.
+    w.haul("ls testhost:~/there").ends(0).err_has("haul was started there and said nothing within 10 s");
 }
 
 #[test]
@@ -121,11 +124,68 @@ fn what_ssh_prints_for_a_person_reaches_standard_error_without_a_terminal() {
     let other = World::new("");
     w.server.write("known_hosts", other.server.read("known_hosts").replace(&other.server.port.to_string(), &w.server.port.to_string()));
     let parts = ["This system is monitored.", "REMOTE HOST IDENTIFICATION HAS CHANGED"];
-    for words in ["ls", "doctor"] {
-        let words = format!("{words} --ssh-option StrictHostKeyChecking=no testhost:");
+    for words in ["ls testhost:", "doctor testhost:", "cp src/ testhost:~/there", "cp testhost:~/src/ back"] {
+        let words = format!("{words} --ssh-option StrictHostKeyChecking=no");
         let err = w.says(0, &words, &parts);
         assert!(!err.contains("debug1") && err.matches(parts[0]).count() == 1, "{err}");
     }
+}
+
+/// As ssh does with "Confirm user presence for key" while it waits for the touch of a security key.
+#[test]
+fn what_ssh_prints_while_it_waits_is_shown_before_the_login_ends() {
+    let w = World::new("src: a=5 big=3M");
+    let (work, port) = (w.work.display().to_string(), w.server.port);
+    let script = format!(
+        "#!/bin/bash\necho 'Touch your key now' >&2\nuntil [ -e {work}/touched ]; do sleep 0.02; done\n\
+         exec 3<>/dev/tcp/127.0.0.1/{port}\ncat <&3 &\ncat >&3\nkill $!\n"
+    );
+    w.write("proxy", script);
+    w.chmod("proxy", 0o755);
+    let config = w.server.read("ssh_config");
+    w.server.write("ssh_config", format!("{config}  ProxyCommand {work}/proxy\n"));
+    for words in ["cp src/ testhost:~/there", "cp testhost:~/src/ back", "ls testhost:~/src", "doctor testhost"] {
+        w.remove("touched");
+        // Nobody is at a terminal; what is printed is read while it runs.
+        let shown = std::fs::File::create(w.path("shown")).expect("made");
+        let mut command = w.haul(words).command();
+        let mut run = command.stdout(std::process::Stdio::null()).stderr(shown).spawn().expect("it starts");
+        until("the words of ssh", || w.text("shown").contains("Touch your key now\n"));
+        assert!(run.try_wait().expect("it is our child").is_none(), "{words}: it waits for the touch");
+        w.write("touched", "");
+        assert!(run.wait().expect("it ends").success(), "{words}: {}", w.text("shown"));
+        assert_eq!(w.text("shown").matches("Touch your key now").count(), 1, "{words}: {}", w.text("shown"));
+    }
+    for copy in ["there", "back"] {
+        w.assert_same("src", copy, SAME);
+    }
+}
+
+#[test]
+fn quotes_in_the_command_of_ssh_are_as_in_rsync() {
+    let w = World::new("src: a=5 big=3M d/b=300K");
+    let config =
+        w.server.read("ssh_config").lines().filter(|line| !line.contains("User root")).fold(String::new(), |all, line| all + line + "\n");
+    w.write("a place/it's", config);
+    let work = w.work.display().to_string();
+    let plain = |words: &str, command: &str| w.without_config(words).arg("-e").arg(command.replace('~', &work));
+    for (n, command) in [
+        "ssh -F '~/a place/it''s' -o \"User=root\"",
+        "ssh  -F \"~/a place/it's\" -o 'User root'",
+        "/usr/bin/ssh -F ~/a\" place/it's\" -o User=\"root\"",
+        "ssh -F \"~/a place/it's\" -l root -o 'SetEnv=WORDS=\"a  b\"'",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        plain(&format!("cp src/ testhost:~/there{n}"), command).ends(0);
+        w.assert_same("src", format!("there{n}"), SAME);
+        plain("ls testhost:~/src", command).ends(0).out_has("big");
+    }
+    // The user of the first is not that of this machine alone.
+    plain("ls testhost:~/src", "ssh -F \"~/a place/it's\" -o 'User=no one'").ends(10);
+    plain("ls testhost:~/src", "ssh -o \"User=root").ends(1).err_has("a quote is not closed");
+    assert!(!w.has("there"));
 }
 
 #[test]
