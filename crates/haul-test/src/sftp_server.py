@@ -57,7 +57,13 @@ def serve_paramiko():
                 return errors(e.errno)
 
         def write(self, offset, data):
-            return attempt(lambda: os.pwrite(self.fd, data, offset))
+            def work():
+                # A full disk takes a part, and refuses the rest.
+                done = 0
+                while done < len(data):
+                    done += os.pwrite(self.fd, data[done:], offset + done)
+
+            return attempt(work)
 
         def stat(self):
             return paramiko.SFTPAttributes.from_stat(os.fstat(self.fd))

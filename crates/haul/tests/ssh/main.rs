@@ -2,6 +2,7 @@
 
 mod hostile;
 mod logins;
+mod makes;
 mod network;
 mod other_server;
 mod plain;

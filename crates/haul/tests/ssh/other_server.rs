@@ -1,4 +1,4 @@
-//! The program over the SFTP of other makes: ProFTPD's, those of [`Make`], and one that does requests side by side.
+//! The program over the SFTP of other makes: ProFTPD's, and one that does requests side by side.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,6 @@ use haul_test::compare::What;
 use haul_test::parallel::parallel;
 use haul_test::proftpd::Proftpd;
 use haul_test::scratch::Scratch;
-use haul_test::ssh_makes::{Make, SshMake};
 use haul_test::tree::spread;
 
 /// It sets no times of links.
@@ -74,59 +73,4 @@ fn a_server_that_does_requests_side_by_side_gives_each_file_its_time() {
         s.assert_same("src", "there", SAME);
     }
     haul("cp src/ testhost:~/there").out_has("nothing to transfer");
-}
-
-/// A small tree goes to each make and comes back, is moved there, listed and removed.
-fn goes_and_comes_back(make: Make) {
-    let s = Scratch::with("src: a=5 empty=0 big=5M d/b=300K d/e/f=3 none/");
-    let same = match make {
-        // It keeps no modes, and has no links.
-        Make::Rclone => What { mode: 0, ..SAME },
-        _ => {
-            s.tree("src: l->a d/up->../a dangling->nowhere");
-            s.sh("touch -h -d 2020-02-02 src/l src/d/up src/dangling");
-            SAME
-        }
-    };
-    spread(&s.path("src/many"), 2, 40, 3000).expect("made");
-    let server = SshMake::start(make, &s.path("")).unwrap_or_else(|e| panic!("{make:?}: ssh-servers.sh installs it: {e}"));
-    let place = match (server.account(), make) {
-        (Some(account), _) => account.home().display().to_string(),
-        (None, Make::Rclone) => String::new(),
-        (None, _) => s.path("").display().to_string().trim_end_matches('/').to_string(),
-    };
-    let haul = |words: &str| Scratch::haul(&s, &words.replace('@', &format!("testhost:{place}"))).arg("-F").arg(server.config()).alone();
-    if make == Make::Rclone {
-        // Without a cache it takes the bytes of a file only in order, and waits a second for those that are missing.
-        s.tree("src: huge=40M");
-    }
-    haul("cp -j 4 --chunk-size 8M src/ @/there").ends(0);
-    haul("cp -j 4 @/there/ back").ends(0);
-    s.assert_same("src", "back", same);
-    haul("sync --delete src/ @/there").ends(0).out_has("nothing to transfer");
-    haul("mv @/there @/moved").ends(0);
-    haul("check -c src/ @/moved/there").ends(0);
-    haul("ls @/moved/there/d*").ends(0).out_has("b\n");
-    haul("rm -r @/moved").ends(0);
-    haul("ls @/moved").ends(23);
-}
-
-#[test]
-fn a_tree_goes_to_dropbear_and_comes_back() {
-    goes_and_comes_back(Make::Dropbear);
-}
-
-#[test]
-fn a_tree_goes_to_rclone_and_comes_back() {
-    goes_and_comes_back(Make::Rclone);
-}
-
-#[test]
-fn a_tree_goes_to_asyncssh_and_comes_back() {
-    goes_and_comes_back(Make::Asyncssh);
-}
-
-#[test]
-fn a_tree_goes_to_paramiko_and_comes_back() {
-    goes_and_comes_back(Make::Paramiko);
 }
