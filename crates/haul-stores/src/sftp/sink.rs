@@ -236,7 +236,10 @@ impl Sink for RemoteSink {
     }
 
     fn abort(&self) -> Result<()> {
-        self.stripes.take();
+        for stripe in self.stripes.take() {
+            // A server that makes the file when it is closed would make it after its removal. That it fails is no news.
+            let _ = stripe.close();
+        }
         if self.path == self.target && !self.made {
             return Ok(());
         }
