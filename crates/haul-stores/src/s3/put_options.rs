@@ -12,6 +12,7 @@ use super::call::Call;
 use super::checksum::Algorithm;
 use haul_core::entry::Headers;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::option_set::OptionSet;
 
 /// A name of user metadata and its value.
 pub type Pair = (Cow<'static, str>, String);
@@ -215,8 +216,8 @@ impl PutOptions {
             || self.checksum.is_some()
     }
 
-    /// Whether an object lacks any of it, but for tags.
-    pub(super) fn differ(&self, head: &Head) -> bool {
+    /// What an object lacks of it, but for tags.
+    pub(super) fn lacking(&self, head: &Head) -> OptionSet {
         let is = |name: &str, wanted: &Option<String>, usual: &str| {
             wanted.as_ref().is_none_or(|wanted| head.header(name).unwrap_or(usual) == wanted)
         };
@@ -227,14 +228,21 @@ impl PutOptions {
             head.header("x-amz-server-side-encryption-aws-kms-key-id")
                 .is_some_and(|own| own == key || own.rsplit(['/', ':']).next() == key.rsplit(['/', ':']).next())
         });
-        let same = is("x-amz-storage-class", &self.storage_class, "STANDARD")
-            && is("x-amz-server-side-encryption", &self.encryption, "")
-            && keyed
-            && is("content-type", &self.content_type, "")
-            && self.plain_headers().into_iter().all(|(name, wanted)| is(name, wanted, ""))
-            && self.metadata.iter().all(has)
-            && self.checksum.is_none_or(|wanted| head.checksums.stored.iter().any(|stored| !stored.etag && stored.algorithm() == wanted));
-        !same
+        let checked = |wanted| head.checksums.stored.iter().any(|stored| !stored.etag && stored.algorithm() == wanted);
+        [
+            (self.metadata.iter().all(has), OptionSet::METADATA),
+            (is("content-type", &self.content_type, ""), OptionSet::CONTENT_TYPE),
+            (is("cache-control", &self.cache_control, ""), OptionSet::CACHE_CONTROL),
+            (is("content-encoding", &self.content_encoding, ""), OptionSet::CONTENT_ENCODING),
+            (is("content-disposition", &self.content_disposition, ""), OptionSet::CONTENT_DISPOSITION),
+            (is("content-language", &self.content_language, ""), OptionSet::CONTENT_LANGUAGE),
+            (is("expires", &self.expires, ""), OptionSet::EXPIRES),
+            (is("x-amz-storage-class", &self.storage_class, "STANDARD"), OptionSet::STORAGE_CLASS),
+            (is("x-amz-server-side-encryption", &self.encryption, "") && keyed, OptionSet::ENCRYPTION),
+            (self.checksum.is_none_or(checked), OptionSet::CHECKSUM),
+        ]
+        .into_iter()
+        .fold(OptionSet::NONE, |lacking, (has, option)| lacking.with(option.when(!has)))
     }
 
     /// For requests that read, or that send parts.

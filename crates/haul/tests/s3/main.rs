@@ -12,6 +12,7 @@ mod documented;
 mod etags;
 mod faults;
 mod flags;
+mod in_place;
 mod keys;
 mod large;
 mod listing_json;
