@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use super::attributes;
 use super::bucket::Head;
 use super::call::Call;
 use super::checksum::Algorithm;
+use super::{attributes, rights};
 use haul_core::entry::Headers;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
@@ -73,6 +73,9 @@ pub(super) const KEPT: [&str; 6] =
 
 /// Headers that a copy has only if they are sent. So are ACLs, but no answer has them: a copy gets the default one.
 pub(super) const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
+
+/// The canned ACL of a copy.
+pub(super) const ACL: &str = "x-amz-acl";
 
 /// Only for copies in the same bucket: another one has rules and keys of its own, and rejects what does not fit.
 const ENCRYPTION: [&str; 3] =
@@ -149,12 +152,12 @@ impl PutOptions {
     }
 
     /// # Errors
-    /// Grants are to be copied, and the content does not come from the same service and account.
+    /// Grants are to be copied, and the content does not come from an object: see [`PutOptions::like`].
     pub(super) fn can_copy_acl(&self, op: &'static str) -> Result<()> {
         if !self.copies_acl {
             return Ok(());
         }
-        let e = Error::new(ErrorKind::Usage, op).because("--acl copy is for copies within one endpoint and account");
+        let e = Error::new(ErrorKind::Usage, op).because("--acl copy is for copies of objects, and the source has no ACL");
         Err(e.hint("name an ACL: --acl private, --acl bucket-owner-full-control"))
     }
 
@@ -167,7 +170,12 @@ impl PutOptions {
     pub fn like(&self, from: &Headers) -> PutOptions {
         let mut options = self.clone();
         for (name, value) in &from.headers {
-            if let Some(field) = options.header(name) {
+            if name == ACL {
+                if options.copies_acl {
+                    options.copies_acl = false;
+                    options.acl = Some(value.clone()).filter(|acl| acl != rights::PRIVATE);
+                }
+            } else if let Some(field) = options.header(name) {
                 field.get_or_insert_with(|| value.clone());
             } else if let Some(name) = name.strip_prefix("x-amz-meta-")
                 && !options.metadata.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
@@ -318,7 +326,7 @@ impl PutOptions {
             ("x-amz-storage-class", &self.storage_class),
             ("x-amz-server-side-encryption", &self.encryption),
             ("x-amz-server-side-encryption-aws-kms-key-id", &self.kms_key),
-            ("x-amz-acl", &self.acl),
+            (ACL, &self.acl),
             ("x-amz-tagging", &self.tagging),
             ("x-amz-website-redirect-location", &self.redirect),
         ];

@@ -4,6 +4,7 @@ mod support;
 
 mod accounts;
 mod between;
+mod between_servers;
 mod buckets;
 mod check;
 mod checksum_modes;
