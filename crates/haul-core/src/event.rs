@@ -6,6 +6,7 @@ use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::Error;
 use crate::forecast::Cost;
 use crate::hint::Choice;
+use crate::option_set::OptionSet;
 use crate::report::Report;
 pub use crate::report::Skipped;
 use crate::retry::Again;
@@ -87,9 +88,16 @@ pub enum Why {
     SameFile,
     /// Written by a run that did not finish.
     Unfinished,
+    /// It lacks what the options of the destination ask for.
+    Options(OptionSet),
 }
 
 impl Why {
+    /// What is set of the options of the destination.
+    pub fn options(self) -> OptionSet {
+        if let Why::Options(set) = self { set } else { OptionSet::NONE }
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Why::New => "new",
@@ -108,6 +116,7 @@ impl Why {
             Why::NotAsked => "not-asked",
             Why::SameFile => "same-file",
             Why::Unfinished => "unfinished",
+            Why::Options(_) => "options",
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod limiter;
 mod limits;
 pub mod lock;
 pub mod meter;
+pub mod option_set;
 pub mod outline;
 pub mod pace;
 pub mod place;

@@ -8,6 +8,7 @@ use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
 use crate::hint::Hint;
 use crate::limiter::Limiter;
+use crate::option_set::OptionSet;
 use crate::pace::Pace;
 use crate::spread::RankWork;
 use crate::store::RemoteWork;
@@ -212,6 +213,8 @@ pub struct Report {
     pub kept: Kinds,
     /// Entries of which only attributes were set.
     pub attributes: u64,
+    /// Number of these that lacked each option of the destination, by its word.
+    pub options_set: Vec<(&'static str, u64)>,
     pub deleted: Kinds,
     /// Entries that a move left at the source: what the policy keeps, and directories that are not empty.
     pub left: Kinds,
@@ -272,10 +275,13 @@ impl Report {
     }
 
     fn refuse_n(&mut self, word: &'static str, n: u64) {
-        match self.refused.iter_mut().find(|(w, _)| *w == word) {
-            Some((_, count)) => *count += n,
-            None => self.refused.push((word, n)),
-        }
+        count_word(&mut self.refused, word, n);
+    }
+
+    /// One entry of which only attributes are set, and options.
+    pub fn set_attributes(&mut self, options: OptionSet) {
+        self.attributes += 1;
+        options.words().into_iter().for_each(|word| count_word(&mut self.options_set, word, 1));
     }
 
     pub fn fail(&mut self, error: &Error) {
@@ -304,6 +310,13 @@ impl Report {
     }
 }
 
+fn count_word(counts: &mut Vec<(&'static str, u64)>, word: &'static str, n: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == word) {
+        Some((_, count)) => *count += n,
+        None => counts.push((word, n)),
+    }
+}
+
 impl AddAssign for Report {
     fn add_assign(&mut self, o: Self) {
         if self.ending == Ending::Complete {
@@ -316,6 +329,7 @@ impl AddAssign for Report {
         self.renamed += o.renamed;
         self.kept += o.kept;
         self.attributes += o.attributes;
+        o.options_set.into_iter().for_each(|(word, n)| count_word(&mut self.options_set, word, n));
         self.deleted += o.deleted;
         self.left += o.left;
         self.skipped += o.skipped;

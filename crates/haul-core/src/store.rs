@@ -20,6 +20,7 @@ use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
+use crate::option_set::OptionSet;
 
 /// Whether a listing goes on after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,10 +253,10 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         false
     }
 
-    /// Gives a file that is as it should be otherwise what the options of the place ask for; whether it lacked any of it.
-    fn refresh(&self, name: &Name) -> Result<bool> {
-        let _ = name;
-        Ok(false)
+    /// Gives a file that is as it should be otherwise what the options of the place ask for, but with `dry`; what it lacked of it.
+    fn refresh(&self, name: &Name, dry: bool) -> Result<OptionSet> {
+        let _ = (name, dry);
+        Ok(OptionSet::NONE)
     }
 
     /// Reads extended attributes and ACLs into entries that lack them.

@@ -1,5 +1,7 @@
 //! What the core says by codes, in words that name this program's options.
 
+use std::borrow::Cow;
+
 use haul_core::Error;
 use haul_core::event::{Skipped, Why};
 use haul_core::hint::{Choice, Hint};
@@ -36,8 +38,8 @@ pub fn skipped(skipped: &Skipped) -> String {
     }
 }
 
-pub fn why(why: Why) -> &'static str {
-    match why {
+pub fn why(why: Why) -> Cow<'static, str> {
+    let words = match why {
         Why::New => "missing at destination",
         Why::Size => "size differs",
         Why::Time => "time differs",
@@ -54,7 +56,9 @@ pub fn why(why: Why) -> &'static str {
         Why::NotAsked => "not selected",
         Why::SameFile => "hard link to a copied file",
         Why::Unfinished => "left incomplete by an interrupted run",
-    }
+        Why::Options(set) => return format!("lacks {}", set.words().join(", ")).into(),
+    };
+    words.into()
 }
 
 /// What a kind of work is, in at most 26 letters.

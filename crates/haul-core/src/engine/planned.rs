@@ -7,6 +7,7 @@ use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Warning, Why};
 use crate::job::{Mode, Pick};
+use crate::option_set::OptionSet;
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Planned};
 use crate::store::{WriteStyle, admits, tells};
@@ -238,9 +239,11 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             plans.keep(cx, step.why, &entry);
             plans.next.effects.push(Effect::RemoveSource(entry));
         }
-        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.writes() && cx.target().refreshes() => {
+        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.target().refreshes() => {
             plans.next.small.push(small(entry, Step { act: Act::SetMeta, why: Why::Same }));
         }
+        // Also in a dry run: what it lacks is asked for.
+        Act::SetMeta if entry.kind == Kind::File && cx.target().refreshes() => plans.next.small.push(small(entry, step)),
         Act::Keep => {
             plans.next.done += 1;
             cx.out.left_behind(entry.kind);
@@ -263,7 +266,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
                 cx.out.report().file_bytes += entry.size;
             }
             match step.act {
-                Act::SetMeta => cx.out.report().attributes += 1,
+                Act::SetMeta => cx.out.report().set_attributes(OptionSet::NONE),
                 _ => cx.out.report().made.add(entry.kind, 1),
             }
             cx.out.item(step.action(entry.kind), step.why, &entry);

@@ -120,7 +120,7 @@ impl Reporter {
 
     /// Attributes alone are set, or would be.
     pub fn set_meta(&self, why: Why, entry: &Entry) {
-        self.report().attributes += 1;
+        self.report().set_attributes(why.options());
         self.item(Action::SetMeta, why, entry);
     }
 

@@ -302,7 +302,7 @@ fn done_node(cx: &Context, work: &DirWork, item: &Small, landed: Landed) {
     }
 }
 
-/// Files that are as they should be, but for what the options of the destination ask for.
+/// Files that are as they should be, but for what the options of the destination ask for; in a dry run those with other attributes, too.
 fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
     let began = Instant::now();
     load.entries = items.len() as u64;
@@ -310,13 +310,14 @@ fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut
         if cx.cancel.is_set() {
             break;
         }
-        match retry(|| cx.target().refresh(&cx.target_name(&item.entry.name))) {
-            Ok(true) => cx.out.set_meta(Why::Attributes, &item.entry),
-            Ok(false) => {
+        let keeps = item.step.why == Why::Same;
+        match retry(|| cx.target().refresh(&cx.target_name(&item.entry.name), !cx.writes())) {
+            Ok(lacked) if keeps && lacked.is_empty() => {
                 cx.out.tally.kept.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 cx.out.report().kept.add(item.entry.kind, 1);
                 cx.out.keep(Why::Same, &item.entry);
             }
+            Ok(lacked) => cx.out.set_meta(if lacked.is_empty() { item.step.why } else { Why::Options(lacked) }, &item.entry),
             Err(e) => {
                 load.failed = true;
                 cx.out.fail(&e.on(&item.entry.name), item.entry.kind);
@@ -328,7 +329,7 @@ fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut
 }
 
 fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
-    let (fresh, items): (Vec<Small>, Vec<Small>) = items.into_iter().partition(|item| item.step.why == Why::Same);
+    let (fresh, mut items): (Vec<Small>, Vec<Small>) = items.into_iter().partition(|item| item.step.why == Why::Same || !cx.writes());
     if !fresh.is_empty() {
         refresh(cx, work, fresh, load);
     }
@@ -338,6 +339,12 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
     let began = Instant::now();
     load.entries = items.len() as u64;
     let names: Vec<Name> = items.iter().map(|item| cx.target_name(&item.entry.name)).collect();
+    // They are set together with the attributes.
+    for (item, name) in items.iter_mut().zip(&names).filter(|(item, _)| item.entry.kind == Kind::File && cx.target().refreshes()) {
+        // A failure is that of `set_meta`, too.
+        let lacked = retry(|| cx.target().refresh(name, true)).unwrap_or_default();
+        item.step.why = if lacked.is_empty() { item.step.why } else { Why::Options(lacked) };
+    }
     let specs: Vec<MetaSpec<'_>> =
         names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.job.keep }).collect();
     let set = cx.target().set_meta(&specs);

@@ -122,10 +122,12 @@ pub fn encode(report: &Report) -> Vec<u8> {
     durations(&mut report.times).into_iter().for_each(|time| put(time.as_nanos() as u64));
     put(report.failed_kinds.len() as u64);
     report.failed_kinds.iter().for_each(|kind| put(position(&ERRORS, kind)));
-    put(report.refused.len() as u64);
-    for (word, n) in &report.refused {
-        put_bytes(&mut out, word.as_bytes());
-        varint::put(&mut out, *n);
+    for counts in [&report.refused, &report.options_set] {
+        varint::put(&mut out, counts.len() as u64);
+        for (word, n) in counts {
+            put_bytes(&mut out, word.as_bytes());
+            varint::put(&mut out, *n);
+        }
     }
     put_bytes(&mut out, report.proof.unwrap_or_default().as_bytes());
     varint::put(&mut out, report.ranks.len() as u64);
@@ -159,8 +161,10 @@ pub fn decode(bytes: &[u8]) -> Option<Report> {
     for _ in 0..from.number()?.min(ERRORS.len() as u64) {
         report.failed_kinds.push(*ERRORS.get(from.small()? as usize)?);
     }
-    for _ in 0..from.number()?.min(64) {
-        report.refused.push((intern(&from.text()?), from.number()?));
+    for counts in [&mut report.refused, &mut report.options_set] {
+        for _ in 0..from.number()?.min(64) {
+            counts.push((intern(&from.text()?), from.number()?));
+        }
     }
     report.proof = Some(from.text()?).filter(|proof| !proof.is_empty()).map(|proof| intern(&proof));
     // Each rank speaks for itself.
@@ -195,6 +199,7 @@ mod tests {
             *time = Duration::from_nanos(n as u64 + 7);
         }
         report.refused = vec![("owner", 3)];
+        report.options_set = vec![("tags", 2), ("metadata", 1)];
         report.proof = Some("reread");
         report.ranks.push(RankWork::from_numbers(7, "n3".into(), [1, 2, 3, 4, 5, 6, 7, 8]));
         report.fail(&Error::new(ErrorKind::Denied, "open").at(b"a/b").because("no").hint("ask"));

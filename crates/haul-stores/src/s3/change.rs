@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::option_set::OptionSet;
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Head};
 use super::checksum::{self, Value};
 use super::listing::with_content;
 use super::put_options::{CopyTemplate, pairs};
@@ -118,7 +119,7 @@ impl Objects {
         let written = attributes::write(&entry, keep, like.used(&self.bucket.options)).of_its_kind("set attributes")?;
         let metadata = pairs(written.headers);
         let like = CopyTemplate { attributes: Some(&metadata), ..like };
-        if like.changes(&self.bucket.options) {
+        if like.changes(&self.bucket.options) || !self.lacking(&key, &head)?.is_empty() {
             self.copy_object((&self.bucket, &key), &key, &like)?;
             self.forget_key(&key);
         }
@@ -126,17 +127,25 @@ impl Objects {
         Ok(Landed { refused, ino: 0 })
     }
 
-    /// What the options ask for, of an object whose content and attributes are right.
-    pub(super) fn set_wishes(&self, name: &Name) -> Result<bool> {
+    /// What an object lacks of what the options ask for.
+    fn lacking(&self, key: &[u8], head: &Head) -> Result<OptionSet> {
+        let retagged = match &self.bucket.options.tagging {
+            None => false,
+            Some(wanted) => tags_of(wanted) != if head.tags() > 0 { tags_of(&self.bucket.tags(key)?) } else { Vec::new() },
+        };
+        Ok(self.bucket.options.lacking(head).with(OptionSet::TAGS.when(retagged)))
+    }
+
+    /// Gives an object what the options ask for, but with `dry`; what it lacked.
+    pub(super) fn set_options(&self, name: &Name, dry: bool) -> Result<OptionSet> {
         let key = self.key(name, "set options")?;
         let absent = || Error::new(ErrorKind::NotFound, "set options").because("no such object");
         let head = self.bucket.head(&key)?.ok_or_else(absent)?;
-        let options = &self.bucket.options;
-        let retagged = match &options.tagging {
-            None => false,
-            Some(wanted) => tags_of(wanted) != if head.tags() > 0 { tags_of(&self.bucket.tags(&key)?) } else { Vec::new() },
-        };
-        if options.differ(&head) {
+        let lacking = self.lacking(&key, &head)?;
+        if dry || lacking.is_empty() {
+            return Ok(lacking);
+        }
+        if lacking != OptionSet::TAGS {
             self.pages.touch(&key);
             self.copy_object(
                 (&self.bucket, &key),
@@ -144,12 +153,10 @@ impl Objects {
                 &CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] },
             )?;
             self.forget_key(&key);
-            return Ok(true);
-        }
-        if let Some(wanted) = options.tagging.as_deref().filter(|_| retagged) {
+        } else if let Some(wanted) = &self.bucket.options.tagging {
             self.bucket.set_tags(&key, &tags_of(wanted))?;
         }
-        Ok(retagged)
+        Ok(lacking)
     }
 
     pub(super) fn copy_within(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {

@@ -49,6 +49,7 @@ use std::time::Duration;
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::option_set::OptionSet;
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
 
 pub use bucket::Bucket;
@@ -343,8 +344,8 @@ impl Store for Objects {
         self.bucket.options.wishes()
     }
 
-    fn refresh(&self, name: &Name) -> Result<bool> {
-        self.set_wishes(name).map_err(|e| e.on(name))
+    fn refresh(&self, name: &Name, dry: bool) -> Result<OptionSet> {
+        self.set_options(name, dry).map_err(|e| e.on(name))
     }
 
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {

@@ -6,12 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use super::attributes;
 use super::bucket::Head;
 use super::call::Call;
 use super::checksum::Algorithm;
+use super::{attributes, rights};
 use haul_core::entry::Headers;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::option_set::OptionSet;
 
 /// A name of user metadata and its value.
 pub type Pair = (Cow<'static, str>, String);
@@ -72,6 +73,9 @@ pub(super) const KEPT: [&str; 6] =
 
 /// Headers that a copy has only if they are sent. So are ACLs, but no answer has them: a copy gets the default one.
 pub(super) const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
+
+/// The canned ACL of a copy.
+pub(super) const ACL: &str = "x-amz-acl";
 
 /// Only for copies in the same bucket: another one has rules and keys of its own, and rejects what does not fit.
 const ENCRYPTION: [&str; 3] =
@@ -148,12 +152,12 @@ impl PutOptions {
     }
 
     /// # Errors
-    /// Grants are to be copied, and the content does not come from the same service and account.
+    /// Grants are to be copied, and the content does not come from an object: see [`PutOptions::like`].
     pub(super) fn can_copy_acl(&self, op: &'static str) -> Result<()> {
         if !self.copies_acl {
             return Ok(());
         }
-        let e = Error::new(ErrorKind::Usage, op).because("--acl copy is for copies within one endpoint and account");
+        let e = Error::new(ErrorKind::Usage, op).because("--acl copy is for copies of objects, and the source has no ACL");
         Err(e.hint("name an ACL: --acl private, --acl bucket-owner-full-control"))
     }
 
@@ -166,7 +170,12 @@ impl PutOptions {
     pub fn like(&self, from: &Headers) -> PutOptions {
         let mut options = self.clone();
         for (name, value) in &from.headers {
-            if let Some(field) = options.header(name) {
+            if name == ACL {
+                if options.copies_acl {
+                    options.copies_acl = false;
+                    options.acl = Some(value.clone()).filter(|acl| acl != rights::PRIVATE);
+                }
+            } else if let Some(field) = options.header(name) {
                 field.get_or_insert_with(|| value.clone());
             } else if let Some(name) = name.strip_prefix("x-amz-meta-")
                 && !options.metadata.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
@@ -215,8 +224,8 @@ impl PutOptions {
             || self.checksum.is_some()
     }
 
-    /// Whether an object lacks any of it, but for tags.
-    pub(super) fn differ(&self, head: &Head) -> bool {
+    /// What an object lacks of it, but for tags.
+    pub(super) fn lacking(&self, head: &Head) -> OptionSet {
         let is = |name: &str, wanted: &Option<String>, usual: &str| {
             wanted.as_ref().is_none_or(|wanted| head.header(name).unwrap_or(usual) == wanted)
         };
@@ -227,14 +236,21 @@ impl PutOptions {
             head.header("x-amz-server-side-encryption-aws-kms-key-id")
                 .is_some_and(|own| own == key || own.rsplit(['/', ':']).next() == key.rsplit(['/', ':']).next())
         });
-        let same = is("x-amz-storage-class", &self.storage_class, "STANDARD")
-            && is("x-amz-server-side-encryption", &self.encryption, "")
-            && keyed
-            && is("content-type", &self.content_type, "")
-            && self.plain_headers().into_iter().all(|(name, wanted)| is(name, wanted, ""))
-            && self.metadata.iter().all(has)
-            && self.checksum.is_none_or(|wanted| head.checksums.stored.iter().any(|stored| !stored.etag && stored.algorithm() == wanted));
-        !same
+        let checked = |wanted| head.checksums.stored.iter().any(|stored| !stored.etag && stored.algorithm() == wanted);
+        [
+            (self.metadata.iter().all(has), OptionSet::METADATA),
+            (is("content-type", &self.content_type, ""), OptionSet::CONTENT_TYPE),
+            (is("cache-control", &self.cache_control, ""), OptionSet::CACHE_CONTROL),
+            (is("content-encoding", &self.content_encoding, ""), OptionSet::CONTENT_ENCODING),
+            (is("content-disposition", &self.content_disposition, ""), OptionSet::CONTENT_DISPOSITION),
+            (is("content-language", &self.content_language, ""), OptionSet::CONTENT_LANGUAGE),
+            (is("expires", &self.expires, ""), OptionSet::EXPIRES),
+            (is("x-amz-storage-class", &self.storage_class, "STANDARD"), OptionSet::STORAGE_CLASS),
+            (is("x-amz-server-side-encryption", &self.encryption, "") && keyed, OptionSet::ENCRYPTION),
+            (self.checksum.is_none_or(checked), OptionSet::CHECKSUM),
+        ]
+        .into_iter()
+        .fold(OptionSet::NONE, |lacking, (has, option)| lacking.with(option.when(!has)))
     }
 
     /// For requests that read, or that send parts.
@@ -310,7 +326,7 @@ impl PutOptions {
             ("x-amz-storage-class", &self.storage_class),
             ("x-amz-server-side-encryption", &self.encryption),
             ("x-amz-server-side-encryption-aws-kms-key-id", &self.kms_key),
-            ("x-amz-acl", &self.acl),
+            (ACL, &self.acl),
             ("x-amz-tagging", &self.tagging),
             ("x-amz-website-redirect-location", &self.redirect),
         ];

@@ -67,6 +67,38 @@ pub(super) fn headers_of(acl: &Acl) -> Result<Vec<(&'static str, String)>> {
     Ok(HEADERS.iter().filter_map(|(_, header)| Some((*header, all.get(header)?.join(", ")))).collect())
 }
 
+/// The canned ACL that gives everybody the same rights in another account, where the owner of the copy has all of them.
+///
+/// # Errors
+/// A grant that no canned ACL has, or one to an account that the other end need not know: it would be lost.
+pub(super) fn canned(acl: &Acl) -> Result<&'static str> {
+    let mut rights: Vec<(&str, &str)> = Vec::new();
+    for grant in &acl.grants {
+        match &grant.grantee {
+            Grantee::Id(id, _) if *id == acl.owner => {}
+            Grantee::Group(_) => rights.push((grant.grantee.words().1, &grant.permission)),
+            _ => return Err(not_portable(&grant.permission, grant.grantee.id())),
+        }
+    }
+    rights.sort_unstable();
+    rights.dedup();
+    match rights[..] {
+        [] => Ok(PRIVATE),
+        [("AllUsers", "READ")] => Ok("public-read"),
+        [("AllUsers", "READ"), ("AllUsers", "WRITE")] => Ok("public-read-write"),
+        [("AuthenticatedUsers", "READ")] => Ok("authenticated-read"),
+        [(who, right), ..] => Err(not_portable(right, who)),
+    }
+}
+
+/// What an object has that nobody asked anything for.
+pub(super) const PRIVATE: &str = "private";
+
+fn not_portable(permission: &str, who: &str) -> Error {
+    let words = format!("the grant of {permission} to {} cannot be given by another account", haul_core::entry::show(who.as_bytes()));
+    Error::new(ErrorKind::Other, "copy ACL").because(words).hint("name an ACL: --acl private, --acl bucket-owner-full-control")
+}
+
 /// Buckets may be set to have no ACLs, as all new ones at AWS are.
 fn unsupported(e: Error) -> Error {
     match e.kind() {
@@ -81,6 +113,24 @@ fn unsupported(e: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_grants_to_everybody_are_canned() {
+        let group = |name: &str| Grantee::Group(format!("http://acs.amazonaws.com/groups/global/{name}"));
+        let all = |grants: &[(Grantee, &str)]| {
+            let grant = |(grantee, permission): &(Grantee, &str)| Grant { grantee: grantee.clone(), permission: permission.to_string() };
+            canned(&Acl { owner: "me".into(), grants: grants.iter().map(grant).collect(), ..Acl::default() }).ok()
+        };
+        let own = (Grantee::Id("me".into(), String::new()), "FULL_CONTROL");
+        let (everybody, signed) = (group("AllUsers"), group("AuthenticatedUsers"));
+        assert_eq!((all(&[]), all(std::slice::from_ref(&own))), (Some("private"), Some("private")));
+        assert_eq!(all(&[own.clone(), (everybody.clone(), "READ")]), Some("public-read"));
+        assert_eq!(all(&[(everybody.clone(), "WRITE"), (everybody.clone(), "READ"), own.clone()]), Some("public-read-write"));
+        assert_eq!(all(&[own.clone(), (signed.clone(), "READ")]), Some("authenticated-read"));
+        for other in [(everybody.clone(), "WRITE"), (signed, "WRITE"), (Grantee::Id("you".into(), String::new()), "READ")] {
+            assert_eq!(all(&[own.clone(), other]), None);
+        }
+    }
 
     #[test]
     fn grants_are_grouped_by_their_right() {

@@ -75,7 +75,9 @@ struct Pieces {
 
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
-    store.bucket.options.can_copy_acl("create")?;
+    if store.bucket.options.copies_acl {
+        store.bucket.like(spec.entry).options.can_copy_acl("create")?;
+    }
     store.pages.touch(&key);
     // The size of a pipe is not known: each write is a part then.
     let known = !spec.entry.is_bare();

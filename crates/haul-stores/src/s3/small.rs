@@ -68,7 +68,7 @@ impl Objects {
         }
         source::check_whole(&self.bucket, &head, &bytes).map_err(|e| e.tried(answer.tries))?;
         self.saw(&key, &head, None);
-        found.headers = Some(source::headers_of(&self.bucket, &key, &head, self.options.map_keys));
+        found.headers = Some(source::headers_of(&self.bucket, &key, &head, self.options.map_keys)?);
         Ok((found, bytes))
     }
 

@@ -10,11 +10,12 @@ use haul_core::entry::{self, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{ContentVerifier, Source};
 
-use super::Objects;
 use super::bucket::{Bucket, Head};
 use super::call::Answer;
 use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
+use super::put_options::ACL;
 use super::unread::{Unread, UnreadRanges};
+use super::{Objects, rights};
 use crate::http_client::Body;
 use crate::http_client::agent::read_error;
 use crate::http_client::verifier::{Verifier, Watch};
@@ -74,7 +75,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         find_ranges(&store.bucket, &key, &head)?;
     }
     let verifier = verifier_of(&store.bucket, &key, &head)?;
-    let headers = headers_of(&store.bucket, &key, &head, store.options.map_keys);
+    let headers = headers_of(&store.bucket, &key, &head, store.options.map_keys)?;
     Ok(Box::new(Reading {
         bucket: store.bucket.clone(),
         key,
@@ -105,10 +106,17 @@ fn find_ranges(bucket: &Bucket, key: &[u8], head: &Head) -> Result<()> {
 }
 
 /// What a copy in another store is to have beside attributes.
-pub(super) fn headers_of(bucket: &Bucket, key: &[u8], head: &Head, between: bool) -> Arc<entry::Headers> {
+///
+/// # Errors
+/// Grants are to be copied, and they cannot be read or another account cannot give them.
+pub(super) fn headers_of(bucket: &Bucket, key: &[u8], head: &Head, between: bool) -> Result<Arc<entry::Headers>> {
     // Who may not read tags copies without them.
     let tags = if between && head.tags() > 0 { bucket.tags(key).ok() } else { None };
-    Arc::new(entry::Headers { headers: head.own_headers(), tags })
+    let mut headers = head.own_headers();
+    if between && bucket.options.copies_acl {
+        headers.push((ACL.to_string(), rights::canned(&bucket.acl(key)?)?.to_string()));
+    }
+    Ok(Arc::new(entry::Headers { headers, tags }))
 }
 
 /// `None` where the object's metadata do not suffice to verify it.

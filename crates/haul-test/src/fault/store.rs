@@ -9,6 +9,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
 use haul_core::lock::lock;
+use haul_core::option_set::OptionSet;
 use haul_core::store::{
     Caps, Flow, Found, Landed, MetaSpec, Place, RemoteWork, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within,
 };
@@ -294,8 +295,8 @@ impl Store for Fault {
         self.inner.refreshes()
     }
 
-    fn refresh(&self, name: &Name) -> Result<bool> {
-        self.core.run(Op::SetMeta, name, || self.inner.refresh(name))
+    fn refresh(&self, name: &Name, dry: bool) -> Result<OptionSet> {
+        self.core.run(Op::SetMeta, name, || self.inner.refresh(name, dry))
     }
 
     fn remote_work(&self) -> Option<RemoteWork> {

@@ -51,7 +51,6 @@ pub const FOREIGN: &[(&[&str], &str)] = &[
     (&["--summarize"], "use `haul du -s`"),
     (&["--expected-size"], "use --part-size SIZE for more than 312 GiB of standard input"),
     (&["--no-guess-mime-type"], "use --content-type TYPE"),
-    (&["--expires"], "the Expires header is --expires-at DATE; the lifetime of a presigned URL is `haul presign --expires`"),
     (&["--min-age"], "use --older-than AGE"),
     (&["--max-age"], "use --newer-than AGE"),
     (&["--max-duration"], "use --deadline DURATION"),

@@ -235,7 +235,7 @@ pub fn definitions() -> clap::Command {
         let command = names.iter().fold(command, |command, name| {
             command.mut_subcommand(name, |sub| alike(sub.help_template(TEMPLATE).args_override_self(true).disable_help_subcommand(true)))
         });
-        shown::add_short_help(shown::hide_foreign(command))
+        shown::add_short_help(shown::hide_foreign(shown::accept_expires(command)))
     }
     alike(Cli::command())
 }

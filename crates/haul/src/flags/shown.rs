@@ -75,6 +75,15 @@ pub(super) fn add_short_help(command: Command) -> Command {
     command.arg(Arg::new("short_help").short('h').action(ArgAction::HelpShort).help(help).help_heading("Output"))
 }
 
+/// The Expires header by the name that other tools have for it, but where `--expires` is the lifetime of an address.
+pub(super) fn accept_expires(command: Command) -> Command {
+    let has = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
+    if has("expires_at") && !has("expires") {
+        return command.mut_arg("expires_at", |arg| arg.visible_alias("expires"));
+    }
+    command
+}
+
 /// Behind the options that a command has of its own.
 const LAST: usize = 1000;
 

@@ -79,6 +79,7 @@ pub struct Item {
     kind: &'static str,
     size: Option<u64>,
     target: Option<String>,
+    options: Vec<&'static str>,
     dry: bool,
 }
 
@@ -91,6 +92,7 @@ impl Item {
             kind: kind_word(entry.kind),
             size: (entry.kind == Kind::File).then_some(entry.size),
             target: entry.target.as_ref().map(|target| String::from_utf8_lossy(target).into_owned()),
+            options: why.options().words(),
             dry,
         }
     }
@@ -98,7 +100,7 @@ impl Item {
     /// Of a file that is known by a list.
     pub fn listed(action: Action, why: Why, path: &[u8], size: Option<u64>) -> Self {
         let kind = kind_word(Kind::File);
-        Item { action: action.word(), why: why.word(), path: Path::of(path), kind, size, target: None, dry: false }
+        Item { action: action.word(), why: why.word(), path: Path::of(path), kind, size, target: None, options: Vec::new(), dry: false }
     }
 }
 

@@ -163,7 +163,7 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
         Why::Content | Why::Target => "c........".into(),
         Why::Unfinished => ".??......".into(),
         Why::Forced | Why::Same | Why::Newer | Why::Policy | Why::NotAsked => ".........".into(),
-        Why::Attributes => "..????.??".into(),
+        Why::Attributes | Why::Options(_) => "..????.??".into(),
         Why::New | Why::Type | Why::Extra | Why::Shadowed | Why::SameFile => NEW.to_string(),
     };
     let code = match action {

@@ -138,6 +138,16 @@ fn kinds(k: &Kinds) -> String {
     }
 }
 
+/// `12 entries (metadata, tags of 3)`.
+fn attributes_set(report: &Report) -> String {
+    let option = |&(word, n): &(&str, u64)| if n == report.attributes { word.to_string() } else { format!("{word} of {}", count(n)) };
+    let entries = things(report.attributes, "entry");
+    match &report.options_set[..] {
+        [] => entries,
+        options => format!("{entries} ({})", options.iter().map(option).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 fn items(report: &Report, context: &Context, table: &mut Table) {
     let would = |done: &'static str, dry: &'static str| if report.dry { dry } else { done };
     table.row("Items", kinds(&report.found));
@@ -161,8 +171,7 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
             table.row("Unchanged", kinds(&report.kept));
         }
         if report.attributes > 0 {
-            table
-                .row(would("Attributes", "Attributes"), format!("{} {}", would("set on", "to set on"), things(report.attributes, "entry")));
+            table.row("Attributes", format!("{} {}", would("set on", "to set on"), attributes_set(report)));
         }
         if report.deleted.total() > 0 {
             table.row(would("Deleted", "Delete"), kinds(&report.deleted));

@@ -61,6 +61,11 @@ fn parts_that_no_service_takes_are_refused_or_made_to_fit() {
     w.tree("large=12M");
     // Below the service's least, which is 5 MiB.
     w.haul("cp --part-size 1M large @/large").ends(1).says("5 MiB to 5 GiB");
+    for size in ["5121M", "6G", "1T"] {
+        w.haul(&format!("cp --part-size {size} large @/large")).ends(1).says("5 MiB to 5 GiB");
+    }
+    assert_eq!(w.keys(), Vec::<String>::new());
+    w.haul("cp --part-size 5G large @/large").ends(0);
     w.haul("cp --part-size 5M large @/large").ends(0);
     assert!(w.get("large") == w.read("large"));
 }

@@ -4,6 +4,7 @@ mod support;
 
 mod accounts;
 mod between;
+mod between_servers;
 mod buckets;
 mod check;
 mod checksum_modes;
@@ -12,6 +13,7 @@ mod documented;
 mod etags;
 mod faults;
 mod flags;
+mod in_place;
 mod keys;
 mod large;
 mod listing_json;

@@ -19,10 +19,10 @@ fn anonymous(w: &World, words: &str) -> Program {
     w.haul(&format!("{words} --no-sign-request"))
 }
 
-/// Keys of a session that may do this alone, from the server's own STS.
-fn session(w: &World, action: &str) -> [(&'static str, String); 3] {
+/// Keys of a session that may do this alone in the bucket, from the server's own STS.
+pub fn session(w: &World, actions: &[&str]) -> [(&'static str, String); 3] {
     let policy = format!(
-        r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":["{action}"],"Resource":["arn:aws:s3:::{}/*"]}}]}}"#,
+        r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":{actions:?},"Resource":["arn:aws:s3:::{0}","arn:aws:s3:::{0}/*"]}}]}}"#,
         w.bucket
     );
     let policy = crate::support::encode(policy.as_bytes()).replace('/', "%2F");
@@ -95,11 +95,11 @@ fn a_session_with_one_right_is_enough() {
     let w = World::new();
     w.tree("src: a=10 large=12M");
     let with = |keys: &[(&'static str, String)], words: &str| keys.iter().fold(w.haul(words), |haul, (name, value)| haul.env(name, value));
-    let put = session(&w, "s3:PutObject");
+    let put = session(&w, &["s3:PutObject"]);
     with(&put, "cp --part-size 5M src/ @/to/").ends(0).says("nothing is compared");
     assert!(w.get("to/large") == w.read("src/large"));
     with(&put, "cat @/to/a").run().code_of(&[1, 23]);
-    let get = session(&w, "s3:GetObject");
+    let get = session(&w, &["s3:GetObject"]);
     with(&get, "cp @/to/large back").ends(0);
     assert!(w.read("back") == w.read("src/large"));
     with(&get, "cp src/a @/other").run().code_of(&[1, 23]).says("access denied");

@@ -81,6 +81,12 @@ fn where_nobody_listens() {
         let ended = w.haul(words).env("http_proxy", &proxy).run().code(10);
         ended.says(&format!("the proxy 127.0.0.1:{port}")).says("NO_PROXY").never_says("--endpoint-url");
     }
+    // To TLS a proxy is asked for a connection (CONNECT).
+    w.endpoint.url = "https://objects.example:9000".into();
+    for (words, name) in [("cp a @/a", "https_proxy"), ("ls @/", "HTTPS_PROXY"), ("rm @/a", "https_proxy")] {
+        let ended = w.haul(words).env(name, &proxy).run().code(10);
+        ended.says(&format!("the proxy 127.0.0.1:{port}")).says("NO_PROXY").never_says("--endpoint-url");
+    }
 }
 
 #[test]

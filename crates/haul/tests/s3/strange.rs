@@ -42,6 +42,21 @@ fn a_page_is_no_sign_that_an_object_was_written() {
     assert!(w.has("src/a"));
 }
 
+/// Success, and nothing else that a service says: neither an ETag nor a type.
+#[test]
+fn a_bare_success_is_no_sign_either() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 large=12M empty=0");
+    for body in ["", "OK"] {
+        scripted.rule(When::method("PUT"), .., Action::Answer(Answer::new(200, body)));
+        w.haul("cp --part-size 5M src/ @/to/").ends(23).says("a: write: the answer has no ETag");
+        assert_eq!(w.keys(), Vec::<String>::new());
+        scripted.clear();
+    }
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.read("src/large"));
+}
+
 #[test]
 fn fewer_keys_are_removed_at_once_where_a_thousand_take_too_long() {
     let (w, scripted) = World::scripted();

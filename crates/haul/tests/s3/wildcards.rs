@@ -13,6 +13,20 @@ fn a_key_that_looks_like_a_pattern_is_itself_where_there_is_one() {
     for words in ["cat", "du -s", "head", "ls"] {
         w.haul(&format!("{words} @/a[1]b")).ends(0).says("a[1]b");
     }
+    // With --raw each command takes the key as it stands, and no pattern.
+    w.haul("cp --raw @/a[1]b raw").ends(0);
+    assert_eq!(w.read("raw"), b"a[1]b");
+    assert_eq!(w.haul("cat --raw @/a[1]b").ends(0).out, "a[1]b");
+    for words in ["ls --raw", "du -s --raw", "head --raw"] {
+        let ended = w.haul(&format!("{words} @/a[1]b")).ends(0).says("a[1]b");
+        assert!(!ended.out.contains("a1b"), "{ended}");
+    }
+    w.haul("rm --raw @/a[1]b").ends(0);
+    assert_eq!(w.keys(), ["a1b", "x/y1", "x/y2"]);
+    for words in ["rm --raw", "ls --raw", "du -s --raw"] {
+        w.haul(&format!("{words} @/a[1]b")).ends(23);
+    }
+    w.put(b"a[1]b", &[], b"a[1]b");
     w.haul("rm @/a[1]b").ends(0);
     assert_eq!(w.keys(), ["a1b", "x/y1", "x/y2"]);
     // Without such a key it is a pattern again, for those who did not say that it is none.

@@ -12,6 +12,7 @@ use crate::engine::tries::retry;
 use crate::entry::{Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
+use crate::option_set::OptionSet;
 use crate::plan::{Act, Compare, Step};
 use crate::store::{Landed, MetaSpec, Source, Store, chunks};
 use crate::tune::Op;
@@ -149,13 +150,16 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
     let mut planner = cx.planner.clone();
     planner.policy.compare = Compare::SizeAndTime;
     cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
-    if planner.attributes_differ(entry, &target) {
-        if cx.writes() {
+    let differ = planner.attributes_differ(entry, &target);
+    // Options are set together with attributes that differ.
+    let lacked = if cx.target().refreshes() { retry(|| cx.target().refresh(&name, differ || !cx.writes()))? } else { OptionSet::NONE };
+    if differ || !lacked.is_empty() {
+        if differ && cx.writes() {
             let spec = MetaSpec { name: &name, entry, keep: cx.job.keep };
             let landed = retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
             cx.out.refused(entry, landed.refused);
         }
-        cx.out.set_meta(Why::Attributes, entry);
+        cx.out.set_meta(if lacked.is_empty() { Why::Attributes } else { Why::Options(lacked) }, entry);
     } else {
         cx.out.report().kept.files += 1;
         cx.out.keep(Why::Same, entry);

@@ -286,3 +286,12 @@ fn a_proxy_is_asked_to_connect() {
     let head = asked.join().unwrap();
     assert!(head.starts_with("CONNECT far.example:9000 ") && head.contains("Proxy-Authorization: Basic dXNlcjpwdw=="), "{head}");
 }
+
+/// As docs/object-stores.md has it.
+#[test]
+fn a_silent_server_is_given_up_after_a_minute_by_default() {
+    let config = AgentConfig::of("https://objects.example".parse().unwrap(), Environment::default());
+    assert_eq!((config.idle_timeout, config.connect), (Duration::from_secs(60), Duration::from_secs(10)));
+    let page = include_str!("../../../../../docs/object-stores.md");
+    assert!(page.contains("| an endpoint that accepts connections and never answers | given up after 60 s, or after `--timeout` |"));
+}

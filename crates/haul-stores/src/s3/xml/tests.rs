@@ -216,6 +216,35 @@ fn the_small_answers_are_read() {
 }
 
 /// `rclone serve s3`, moto and others name the roots of their answers otherwise.
+/// Some services write a prefix before each name.
+#[test]
+fn prefixes_are_no_part_of_names() {
+    for document in DOCUMENTS {
+        let named = |rest: &str| rest.starts_with(|first: char| first.is_ascii_alphabetic());
+        let mut prefixed = document.split('<').fold(String::new(), |text, rest| match rest.strip_prefix('/') {
+            Some(name) => text + "</s3:" + name,
+            None if named(rest) => text + "<s3:" + rest,
+            None => text + "<" + rest,
+        });
+        // In front of the first there was none.
+        prefixed.remove(0);
+        let name = prefixed.find("<s3:").map(|at| at + prefixed[at..].find([' ', '>']).unwrap()).unwrap();
+        prefixed.insert_str(name, " xmlns:s3=\"urn:s3\"");
+        for reader in READERS {
+            assert_eq!(reader(prefixed.as_bytes()).is_ok(), reader(document.as_bytes()).is_ok(), "{prefixed}");
+        }
+    }
+    let made = |root: &str| {
+        format!("<a:{root} xmlns:a=\"urn:s3\"><a:ETag>&quot;e&quot;</a:ETag><a:ChecksumSHA256>c=</a:ChecksumSHA256></a:{root}>")
+    };
+    assert_eq!(completed(made("CompleteMultipartUploadResult").as_bytes()).unwrap().etag, "\"e\"");
+    assert_eq!(copied(made("CopyObjectResult").as_bytes()).unwrap().etag, "\"e\"");
+    let removed = "<a:DeleteResult xmlns:a=\"urn:s3\"><a:Deleted><a:Key>x</a:Key></a:Deleted>\
+                   <a:Error><a:Key>y</a:Key><a:Code>AccessDenied</a:Code><a:Message>no</a:Message></a:Error></a:DeleteResult>";
+    let refused = deleted(removed.as_bytes()).unwrap();
+    assert_eq!((refused.len(), &refused[0].key[..], &refused[0].code[..]), (1, "y", "AccessDenied"));
+}
+
 #[test]
 fn an_answer_is_known_by_what_is_in_it() {
     for document in DOCUMENTS {

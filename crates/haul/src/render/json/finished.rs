@@ -36,6 +36,7 @@ pub struct Finished {
     renamed: Counts,
     unchanged: Counts,
     attributes: u64,
+    options_set: Vec<OptionCount>,
     deleted: Counts,
     left: Counts,
     skipped: Counts,
@@ -87,6 +88,12 @@ impl From<&Failure> for ReportedFailure {
             next_step: f.code.as_ref().map(hints::words).or_else(|| f.next_step.clone()),
         }
     }
+}
+
+#[derive(Serialize)]
+struct OptionCount {
+    option: &'static str,
+    entries: u64,
 }
 
 #[derive(Serialize)]
@@ -150,6 +157,7 @@ impl Finished {
             renamed: r.renamed.into(),
             unchanged: r.kept.into(),
             attributes: r.attributes,
+            options_set: r.options_set.iter().map(|&(option, entries)| OptionCount { option, entries }).collect(),
             deleted: r.deleted.into(),
             left: r.left.into(),
             skipped: r.skipped.into(),

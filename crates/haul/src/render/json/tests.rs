@@ -45,6 +45,7 @@ fn every_record() -> Vec<String> {
     let mut report = copied();
     report.fail(&error);
     report.refused.push(("owner", 3));
+    report.options_set.push(("tags", 2));
     let slow = |rank, files, seconds| RankWork {
         rank,
         node: format!("n{rank}"),
@@ -100,7 +101,7 @@ fn every_line_has_the_documented_keys_and_no_others() {
 #[test]
 fn lines_are_as_documented() {
     let lines = every_record();
-    insta::assert_snapshot!(lines[1], @r#"{"time":"2024-05-01T06:42:21.123Z","event":"item","action":"create","why":"new","path":"a/b","path_hex":null,"kind":"file","size":6500,"target":null,"dry":false}"#);
+    insta::assert_snapshot!(lines[1], @r#"{"time":"2024-05-01T06:42:21.123Z","event":"item","action":"create","why":"new","path":"a/b","path_hex":null,"kind":"file","size":6500,"target":null,"options":[],"dry":false}"#);
     insta::assert_snapshot!(lines[2], @r#"{"time":"2024-05-01T06:42:21.123Z","event":"failed","path":"a/b","path_hex":null,"kind":"file","operation":"open","error":"denied","reason":"permission denied","next_step":"chmod u+r it"}"#);
     insta::assert_snapshot!(lines[7], @r#"{"time":"2024-05-01T06:42:21.123Z","event":"progress","elapsed":90.0,"phase":"copying","found":37761,"planned_files":37760,"planned_bytes":4348654387,"done_files":12345,"moved_bytes":1288490189,"resumed_bytes":0,"unchanged":0,"failed":0,"retries":12,"walk_done":true,"workers":8,"bytes_per_second":16252928.0,"mean_bytes_per_second":14316557.7,"files_per_second":141.4,"seconds_left":188.284,"idle":0.0,"slowest":{"path":"experiments/run7/output/d01/2024/wrfout_d01_2024-01-01_00:00:00.nc","path_hex":null,"size":3650722201,"moved":1288490188,"seconds":12.0,"operation":"write"},"ranks":{"ranks":3,"nodes":3,"files":{"min":10,"median":100,"max":100},"bytes":{"min":0,"median":0,"max":0},"busy":{"min":0.0,"median":0.0,"max":0.0},"stragglers":[{"rank":2,"node":"n2","factor":10.0}]}}"#);
 }

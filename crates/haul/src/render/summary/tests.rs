@@ -60,6 +60,7 @@ fn a_sync_with_deletes_and_failures() {
     r.kept = Kinds { files: 37_700, dirs: 1, ..Kinds::default() };
     r.hard_links = 2;
     r.attributes = 5;
+    r.options_set = vec![("metadata", 5), ("tags", 2)];
     r.deleted = Kinds { files: 3, dirs: 1, ..Kinds::default() };
     r.skipped.specials = 1;
     r.refused = vec![("owner", 12_034), ("xattr", 1)];
@@ -81,7 +82,7 @@ fn a_sync_with_deletes_and_failures() {
     Items:       37,761 (37,760 files, 1 directory)
     Created:     14 (12 files, 2 symlinks), 2 of them as hard links
     Unchanged:   37,701 (37,700 files, 1 directory)
-    Attributes:  set on 5 entries
+    Attributes:  set on 5 entries (metadata, tags of 2)
     Deleted:     4 (3 files, 1 directory)
     Skipped:     1 special file (copied only with -D or -a)
     Vanished:    1 after they were listed
