@@ -106,6 +106,12 @@ impl Client {
         self.ordered.load(Ordering::Relaxed)
     }
 
+    /// Whether opening a file to write into it is known to leave alone what is in it. `rclone serve sftp` empties it, or makes an
+    /// empty one when that handle is closed; only servers with files behind their handles offer to sync one.
+    pub fn opens_intact(&self) -> bool {
+        self.extensions.fsync
+    }
+
     /// What became of a write: the first refusal because of its place in the file says how to go on, in a file opened anew.
     /// `rclone serve sftp` without a cache is such a server (its `WriteFileHandle.writeAt` answers ESPIPE).
     pub fn written(&self, done: Result<()>) -> Result<()> {

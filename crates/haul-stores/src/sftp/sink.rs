@@ -86,6 +86,12 @@ impl RemoteSink {
             return Err(lost("the staging name is no file"));
         }
         let stripe = Stripe::open(shared.client.channel()?, &path, open::WRITE, &Attrs::default(), "attach")?;
+        if !shared.client.opens_intact() {
+            let now = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, "attach"))?;
+            if now.size < there.size {
+                return Err(lost("the server empties a file that is opened"));
+            }
+        }
         Ok(Self::new(shared, name, spec, target, path, token.clone(), stripe, false))
     }
 
@@ -117,8 +123,13 @@ impl RemoteSink {
     }
 
     fn stripes(&self) -> Result<Vec<Arc<Stripe>>> {
+        self.stripes_of(if self.shared.client.opens_intact() { self.size } else { 0 })
+    }
+
+    /// As many as a file of `size` bytes gains from.
+    fn stripes_of(&self, size: u64) -> Result<Vec<Arc<Stripe>>> {
         let open = |channel| Stripe::open(channel, &self.path, open::WRITE, &Attrs::default(), "open");
-        self.stripes.get(&self.shared.client, self.size, open)
+        self.stripes.get(&self.shared.client, size, open)
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
@@ -131,7 +142,7 @@ impl RemoteSink {
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         receipt::complete(entry.size, self.chunk, receipts)?;
-        let Some(stripe) = self.stripes()?.first().cloned() else {
+        let Some(stripe) = self.stripes_of(0)?.first().cloned() else {
             return Err(Error::new(ErrorKind::Usage, "commit").because("it is not open"));
         };
         let channel = &stripe.channel;
@@ -143,7 +154,11 @@ impl RemoteSink {
         if !self.made && there.size.is_none_or(|size| size < entry.size) {
             return Err(Error::new(ErrorKind::Corrupt, "commit").because("the server lost part of the data"));
         }
-        if there.size != Some(entry.size) {
+        // One that has been written to its end gets no other size, whatever an answer says: a server may know that of a moment ago,
+        // and rclone makes an empty file of one whose size is set.
+        let is_whole = self.made && self.written.load(Ordering::Relaxed) >= entry.size;
+        let is_odd = there.size != Some(entry.size);
+        if is_odd && !is_whole {
             set(&Attrs { size: Some(entry.size), ..Attrs::default() }).map_err(|e| self.shared.explain(e))?;
         }
         let mut refused = lost_of(entry, self.keep);
@@ -175,6 +190,14 @@ impl RemoteSink {
         drop(stripe);
         for stripe in self.stripes.take() {
             stripe.close().map_err(|e| self.shared.explain(e))?;
+        }
+        if is_odd && is_whole || !self.shared.client.opens_intact() {
+            let size = self.shared.lstat(&self.path)?.size;
+            if size != Some(entry.size) {
+                let said = size.map_or("does not say how much it has".into(), |size| format!("has {size} bytes"));
+                let reason = format!("the server confirmed {} bytes and {said}", entry.size);
+                return Err(Error::new(ErrorKind::Corrupt, "commit").because(reason));
+            }
         }
         if self.path != self.target {
             self.shared.replace(&self.path, &self.target)?;

@@ -8,4 +8,5 @@ mod other_server;
 mod plain;
 mod remote_disk;
 mod shells;
+mod stale_sizes;
 mod support;
