@@ -215,7 +215,6 @@ fn the_small_answers_are_read() {
     assert_eq!(location(b"<LocationConstraint/>").unwrap(), "us-east-1");
 }
 
-/// `rclone serve s3`, moto and others name the roots of their answers otherwise.
 /// Some services write a prefix before each name.
 #[test]
 fn prefixes_are_no_part_of_names() {
@@ -245,6 +244,7 @@ fn prefixes_are_no_part_of_names() {
     assert_eq!((refused.len(), &refused[0].key[..], &refused[0].code[..]), (1, "y", "AccessDenied"));
 }
 
+/// `rclone serve s3`, moto and others name the roots of their answers otherwise.
 #[test]
 fn an_answer_is_known_by_what_is_in_it() {
     for document in DOCUMENTS {
