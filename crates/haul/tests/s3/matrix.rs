@@ -45,7 +45,7 @@ struct Exception {
 }
 
 /// One that no longer holds makes the test fail.
-const EXCEPTIONS: [Exception; 6] = [
+const EXCEPTIONS: [Exception; 7] = [
     Exception {
         server: "versitygw",
         job: "names with other control characters",
@@ -55,6 +55,12 @@ const EXCEPTIONS: [Exception; 6] = [
     Exception { server: "SeaweedFS", job: "a name with a backslash", cannot: "names with a backslash", because: "it takes it for a slash" },
     Exception { server: "SeaweedFS", job: "attributes of directories", cannot: NO_ATTRIBUTES, because: NO_METADATA },
     Exception { server: "rclone serve s3", job: "attributes of directories", cannot: NO_ATTRIBUTES, because: NO_METADATA },
+    Exception {
+        server: "rclone serve s3",
+        job: "names with other control characters",
+        cannot: "names with control characters (not tested)",
+        because: "it lists some of them with symbols in their place, now and then",
+    },
     Exception { server: "moto", job: "a name with a line feed", cannot: "names with a line feed", because: "it drops it" },
     Exception {
         server: "moto",
@@ -67,8 +73,8 @@ const EXCEPTIONS: [Exception; 6] = [
 const NO_ATTRIBUTES: &str = "times, modes and other attributes of directories";
 const NO_METADATA: &str = "it keeps no metadata of keys that end in a slash";
 
-/// Jobs that would take minutes, which are not run at all.
-const LEFT_OUT: [(&str, &str); 1] = [("moto", "1 GiB in parts")];
+/// Jobs that would take minutes, or end one way or the other, which are not run at all.
+const LEFT_OUT: [(&str, &str); 2] = [("moto", "1 GiB in parts"), ("rclone serve s3", "names with other control characters")];
 
 fn run(server: Arc<impl Server + 'static>, name: &str) {
     let mut wrong = Vec::new();
