@@ -15,7 +15,7 @@ fn servers_pass_files_to_each_other() {
     let log = w.server().log();
     let passed = log.lines().any(|line| line.contains("\"PASV") || line.contains("\"EPSV"));
     assert!(passed && log.contains(&format!("{BIG} bytes")), "{log}");
-    // vsftpd is told to connect to ProFTPD.
+    // vsftpd gets the request to connect to ProFTPD.
     w.ends(0, &format!("cp {there}/big {}", from.url(w.path("back"))));
     assert!(w.read("back") == w.read("src/big"));
     assert!(w.server().log().contains("\"PORT 127,0,0,1,"), "{}", w.server().log());

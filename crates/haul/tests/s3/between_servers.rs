@@ -129,7 +129,7 @@ fn each_account_does_what_it_may() {
     w.assert_same("src", "kept", What::USUAL);
 }
 
-/// Grants to everybody are those of a canned ACL, which the other account can give; others are told of by name.
+/// Grants to everybody are those of a canned ACL, which the other account can give; others are named in an error.
 #[test]
 fn rights_of_everybody_go_along() {
     let (w, there) = (moto(), moto());
