@@ -132,7 +132,7 @@ fn trees_go_both_ways_and_are_what_the_grid_reads() {
     let w = World::new(&["-d", "all"]);
     w.ends(0, "cp --chunk-size 1M src/ @/there");
     w.same("src", "there");
-    assert!(w.hears("MODE E", 1) && w.hears("ESTO A 0", 9), "{}", w.server.log());
+    assert!(w.hears("MODE E", 1) && w.hears("ESTO A ", 9), "{}", w.server.log());
     assert_eq!((w.time("there/d/n7"), w.time("there/big"), w.time("there/.hid")), (1_400_000_007, 1_300_000_000, 1_500_000_000));
     assert!(w.staged("there").is_empty() && w.staged("there/d").is_empty());
     w.ends(0, "cp @/there/ back");
@@ -177,7 +177,10 @@ fn an_interrupted_upload_goes_on_inside_the_file() {
         w.killed(8, words);
         assert_eq!((w.staged("").len(), w.path("copy").exists()), (1, false));
         let text = w.ends(0, words);
-        assert!(w.read("copy") == w.read("src/big"), "{text}");
+        // The server may have written a block where the offsets of the broken store begin.
+        let (there, here) = (w.read("copy"), w.read("src/big"));
+        let wrong = (0..here.len()).find(|at| there.get(*at) != here.get(*at));
+        assert!((there.len(), wrong) == (here.len(), None), "{} bytes, wrong at {wrong:?}\n{text}\n{}", there.len(), w.server.log());
         assert!(text.contains("resumed") || text.contains("Resumed"), "{text}");
         assert!(w.staged("").is_empty());
     }

@@ -3,6 +3,10 @@
 //!
 //! Each write is a partial store (ESTO; GFD.20) of its own. The server's last reply to it confirms its bytes, and nothing else does: what was
 //! sent over a connection that broke is sent again.
+//!
+//! globus-gridftp-server 13.24 can end a store whose control connection closes while data arrive with one write too many: the block that
+//! came last, at offset 0 of that store. So each store counts its offsets from its own first byte: what such a write spoils was not
+//! confirmed, and is sent again.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -166,7 +170,7 @@ impl BlockSink {
         Ok(Upload { lane, sent: VecDeque::new() })
     }
 
-    /// Makes one transfer of the bytes that `send` sends.
+    /// Makes one transfer of the bytes of `at`, which `send` sends; their offsets count from the first of them.
     fn transfer(&self, at: Range<u64>, send: impl FnOnce(&mut Lane) -> Result<()>) -> Result<()> {
         let slot = self.lanes.own();
         let mut place = lock(&slot);
@@ -180,7 +184,8 @@ impl BlockSink {
         }
         let Some(upload) = place.as_mut() else { return Err(Error::new(ErrorKind::Other, OP)) };
         lock(&self.lanes.confirmed).remove(at.clone());
-        let begun = command("ESTO", &[b"A 0 ", self.staged.path.as_slice()].concat()).and_then(|begin| upload.lane.begin(&begin, OP));
+        let store = [format!("A {} ", at.start).as_bytes(), &self.staged.path].concat();
+        let begun = command("ESTO", &store).and_then(|begin| upload.lane.begin(&begin, OP));
         let sent = begun.and_then(|()| match send(&mut upload.lane) {
             Ok(()) => upload.lane.end(OP).map(|()| at),
             // The transfer is brought to its end: what follows it belongs to another one.
@@ -216,7 +221,7 @@ impl BlockSink {
                         return Err(Error::new(ErrorKind::Changed, "read").because(format!("the source ended {left} bytes too early")));
                     }
                     Ok(count) => {
-                        lane.send(next, &buffer[..count], OP)?;
+                        lane.send(next - at.start, &buffer[..count], OP)?;
                         next += count as u64;
                         self.lanes.pool.moved();
                     }
@@ -301,7 +306,7 @@ impl Sink for BlockSink {
 
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let range = at..at + bytes.len() as u64;
-        self.transfer(range, |lane| lane.send(at, bytes, OP)).map_err(|e| self.explained(e))
+        self.transfer(range, |lane| lane.send(0, bytes, OP)).map_err(|e| self.explained(e))
     }
 
     fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {

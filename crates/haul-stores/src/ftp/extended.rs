@@ -123,7 +123,7 @@ impl Lane {
         self.lease.control.send(&commands.concat(), op)
     }
 
-    /// Sends bytes that belong at `at`: each block to the next of the server's data nodes.
+    /// Sends bytes that belong at `at`, counted from the transfer's offset: each block to the next of the server's data nodes.
     pub fn send(&mut self, mut at: u64, bytes: &[u8], op: &'static str) -> Result<()> {
         for block in bytes.chunks(BLOCK) {
             let node = self.lease.blocks.as_mut().map_or(0, Outlets::turn);
