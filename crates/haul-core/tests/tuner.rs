@@ -307,6 +307,27 @@ fn short_tasks_that_end_first_do_not_speak_for_those_that_go_on() {
     assert!(ramp(&mut tuner, Op::Bundle, 8, |workers| workers) >= 8);
 }
 
+/// Eight tasks at a time, each of a second; the number of workers after so many of these seconds.
+#[test]
+fn what_new_connections_bring_is_not_compared_with() {
+    let after = |seconds: u32, mut tuner: Climb| {
+        let mut workers = 8;
+        for tick in 1..=50 * seconds {
+            let now = Duration::from_millis(20) * tick;
+            if tick % 50 == 0 {
+                let (started, cpu) = (now - Duration::from_millis(999), Duration::from_millis(1));
+                for _ in 0..8 {
+                    tuner.sample(&Sample { started, ended: now, op: Op::Bundle, bytes: 10 << 20, entries: 1, cpu, failed: false });
+                }
+            }
+            workers = tuner.tick(now, Demand { queued: 1_000, busy: 8, throttled: false }).workers;
+        }
+        workers
+    };
+    let climb = || Climb::new(8, 8, 64);
+    assert_eq!((after(1, climb()), after(1, climb().over_network()), after(2, climb().over_network())), (16, 8, 16));
+}
+
 #[test]
 fn never_grows_when_throttled_or_without_demand() {
     let task = Duration::from_millis(18);

@@ -44,6 +44,8 @@ const PRECISE: f64 = 0.015;
 const LONGER: u32 = 4;
 /// Standard errors by which a probe upwards must be better.
 const DOUBT: f64 = 1.5;
+/// Over a network tasks from this length on, in seconds, begin on connections that have yet to find their rate (slow start; RFC 5681).
+const SLOW_START: f64 = 0.25;
 /// A goodput that moved by this at the same number of workers is a changed store, not noise.
 const CHANGED: f64 = 0.15;
 /// Most windows of hold between two probes.
@@ -86,6 +88,8 @@ pub struct Climb {
     wait: u32,
     last_full_probe: Duration,
     full_wait: Duration,
+    /// The first window of long tasks is not measured.
+    warms_up: bool,
 }
 
 impl Climb {
@@ -114,7 +118,14 @@ impl Climb {
             wait: 0,
             last_full_probe: Duration::ZERO,
             full_wait: FULL_PROBE,
+            warms_up: false,
         }
+    }
+
+    /// For tasks over network connections: what the first of them bring is no measure of what they bring later.
+    #[must_use]
+    pub fn over_network(self) -> Climb {
+        Climb { warms_up: true, ..self }
     }
 
     fn go(&mut self, workers: u32, now: Duration, phase: Phase) {
@@ -153,7 +164,9 @@ impl Climb {
         let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
         // Work that computes is worth a worker a processor, and no more.
         let twice = if waits { twice } else { twice.min(self.processors.count) };
-        if enough {
+        if enough && std::mem::take(&mut self.warms_up) && self.window.task() >= SLOW_START {
+            self.window = Window::new(self.workers, now);
+        } else if enough {
             self.remember_fewest();
             if let Some(base) = self.base
                 && let Some(gain) = self.gain(&base)

@@ -187,7 +187,10 @@ impl<'a> Session<'a> {
             Some(workers) => Box::new(Fixed(Limits { workers })),
             None => {
                 let near = !job.target.caps().remote && job.roots.iter().all(|root| !root.store.caps().remote);
-                Box::new(Climb::new(processors, if near { 1 } else { WORKERS_FAR }, MOST_WORKERS))
+                Box::new(match near {
+                    true => Climb::new(processors, 1, MOST_WORKERS),
+                    false => Climb::new(processors, WORKERS_FAR, MOST_WORKERS).over_network(),
+                })
             }
         };
         let mut sentence = sentence.to_string();
