@@ -87,6 +87,14 @@ pub struct Stamp {
     pub version: u64,
 }
 
+impl Stamp {
+    /// Whether it has more than a size: a server may give neither a time nor an ETag.
+    #[must_use]
+    pub fn tells_versions(&self) -> bool {
+        self.version != 0 || self.mtime != Time::default()
+    }
+}
+
 /// A set of attributes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct MetaMask(pub u16);

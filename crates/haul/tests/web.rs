@@ -69,6 +69,9 @@ impl World {
     }
 }
 
+/// Lines for nginx: its answers do not tell one version of a file from another.
+const UNDATED: &str = "etag off; add_header Last-Modified \"\";";
+
 const TREE: [&str; 5] = ["a.txt", "b c&d é.txt", "empty", "sub/", "sub/deep"];
 
 #[test]
@@ -125,13 +128,16 @@ fn a_killed_copy_goes_on_where_it_stopped() {
 
 #[test]
 fn a_file_that_became_another_is_not_mixed() {
-    let w = World::new("");
-    assert!(w.haul("cp -j 1 --chunk-size 1M @/big copy").killed_at(5).run().was_killed());
-    let new = bytes(2, 9 << 20);
-    w.write_newer(&new);
-    w.rename("www/new", "www/big");
-    w.ends(0, "cp -j 1 --chunk-size 1M @/big copy");
-    assert!(w.read("copy") == new);
+    for lines in ["", UNDATED] {
+        let w = World::new(lines);
+        assert!(w.haul("cp -j 1 --chunk-size 1M @/big copy").killed_at(9).run().was_killed());
+        let new = bytes(2, 9 << 20);
+        w.write_newer(&new);
+        w.rename("www/new", "www/big");
+        let text = w.ends(0, "cp -j 1 --chunk-size 1M @/big copy");
+        assert!(w.read("copy") == new, "{text}");
+        assert_eq!(w.staging("").len(), 0);
+    }
 }
 
 #[test]

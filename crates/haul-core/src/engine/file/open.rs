@@ -207,12 +207,12 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Wri
 fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Result<Option<Write>> {
     let old = match cx.past.take(&name.path(), &entry.stamp()) {
         Resume::Fresh => return Ok(None),
-        Resume::Stale(old) => {
+        Resume::Continue(old) if entry.stamp().tells_versions() => cx.journal.take_up(old, cx.target().caps().durable),
+        Resume::Stale(old) | Resume::Continue(old) => {
             retry(|| cx.target().abandon(name, &old.token))?;
             cx.journal.dropped(old.session);
             return Ok(None);
         }
-        Resume::Continue(old) => cx.journal.take_up(old, cx.target().caps().durable),
     };
     let attached = match cx.target().caps().attach {
         true => retry(|| cx.target().attach(name, &old.token, &spec(cx, entry, old.chunk, false))).map(Some),
