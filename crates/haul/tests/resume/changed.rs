@@ -1,6 +1,7 @@
 //! A source, or a staging file, that is another one when the run goes on.
 
 use std::fs;
+use std::time::UNIX_EPOCH;
 use std::path::Path;
 
 use haul_test::compare::What;
@@ -100,5 +101,20 @@ fn a_staging_file_that_is_gone() {
         }
         w.haul(&command).ends(0);
         w.assert_done("dst", What::USUAL, "without the staging file");
+    }
+}
+
+/// What was being written in place when the run was killed is newer than its source, and as large.
+#[test]
+fn a_file_that_is_half_written_in_place_is_not_kept() {
+    for flags in ["-u", "--size-only"] {
+        let w = World::new("src: file=700K dst: file=600K");
+        w.set_time("dst/file", UNIX_EPOCH);
+        let command = format!("cp -j 1 --inplace {flags} src/ dst");
+        w.killed_at(1, &command);
+        w.write("dst/file", vec![0; 700 << 10]);
+        w.haul(&command).ends(0);
+        w.assert_done("dst", What::USUAL, flags);
+        w.haul(&command).ends(0);
     }
 }

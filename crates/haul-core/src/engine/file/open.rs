@@ -24,10 +24,12 @@ use super::waiting::Waiting;
 const LEAST_CHUNK: u64 = 1 << 20;
 
 /// A write that has been begun, here or before.
-struct Write {
-    sink: Box<dyn Sink>,
+pub struct Write {
+    pub sink: Box<dyn Sink>,
     chunk: u64,
-    session: Option<u32>,
+    pub session: Option<u32>,
+    /// Of a write in place, until it is whole.
+    pub intent: Option<u32>,
     receipts: Vec<Receipt>,
     /// Of chunks that have not landed as a whole, how many of their first bytes have.
     parts: HashMap<u32, u64>,
@@ -105,7 +107,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         }
         let sink = retry(|| cx.target().attach(&name, token, &spec(cx, entry, *chunk, false)))?;
         let shown = Shown::new(*chunk, std::iter::empty());
-        return Ok(Ends { source, sink, session: None, chunk: *chunk, delta: None, digested: false, shown, flight: flight.clone() });
+        return Ok(Ends { source, sink, session: None, intent: None, chunk: *chunk, delta: None, digested: false, shown, flight: flight.clone() });
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
     let mut begun = kept(cx, file, entry, &name);
@@ -146,9 +148,9 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     let lends = cx.ranks.is_some() && caps.attach && caps.write != WriteStyle::InOrder && !in_place && delta.is_none();
     file.lends.store(lends, Ordering::Relaxed);
     (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
-    let Write { sink, chunk, session, .. } = Write { receipts: Vec::new(), ..write };
+    let Write { sink, chunk, session, intent, .. } = Write { receipts: Vec::new(), ..write };
     let digested = source.reach().is_some() && cx.digests.are_shared(cx.source(&file.work), cx.target());
-    Ok(Ends { source, sink, session, chunk, delta, digested, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
+    Ok(Ends { source, sink, session, intent, chunk, delta, digested, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
 }
 
 fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Box<dyn Source>> {
@@ -191,7 +193,7 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Wri
     match retry(|| cx.target().attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
         Ok(sink) => {
             let receipts = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
-            Some(Write { sink, chunk: kept.chunk, session: kept.session, receipts, parts: HashMap::new() })
+            Some(Write { sink, chunk: kept.chunk, session: kept.session, intent: None, receipts, parts: HashMap::new() })
         }
         Err(_) => {
             if let Some(session) = kept.session {
@@ -238,33 +240,37 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
         true => HashMap::new(),
         false => old.landed.parts().map(|(index, bytes)| (index, bytes.min(within(index)))).collect(),
     };
-    Ok(Some(Write { sink, chunk: old.chunk, session: Some(old.session), receipts, parts }))
+    Ok(Some(Write { sink, chunk: old.chunk, session: Some(old.session), intent: None, receipts, parts }))
 }
 
 /// Begins to write a file of an unknown size. What an earlier run left of another one is abandoned.
-pub fn stream(cx: &Context, file: &OpenFile, entry: &Entry, chunk: u64) -> Result<(Box<dyn Sink>, Option<u32>)> {
+pub fn stream(cx: &Context, file: &OpenFile, entry: &Entry, chunk: u64) -> Result<Write> {
     let name = cx.target_name(&entry.name);
     if let Resume::Stale(old) | Resume::Continue(old) = cx.past.take(&name.path(), &entry.stamp()) {
         retry(|| cx.target().abandon(&name, &old.token))?;
         cx.journal.dropped(old.session);
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
-    let Write { sink, session, .. } = anew(cx, entry, &name, chunk, in_place)?;
-    Ok((sink, session))
+    anew(cx, entry, &name, chunk, in_place)
 }
 
 fn anew(cx: &Context, entry: &Entry, name: &Name, chunk: u64, in_place: bool) -> Result<Write> {
-    // A kill between the file and its session would leave one that nobody knows of.
-    let intent = if in_place { None } else { announce(cx, name, entry) };
+    // A kill between the file and its session would leave one that nobody knows of. What is written in place has no session: that
+    // it was begun is known until it is whole.
+    let intent = if in_place { begin_in_place(cx, name) } else { announce(cx, name, entry) };
     let sink = retry(|| cx.target().create(name, &spec(cx, entry, chunk, in_place)))?;
-    let session = match in_place {
-        true => None,
-        false => cx.journal.open_session(&name.path(), &entry.stamp(), chunk, &sink.token()).ok(),
-    };
-    if let Some(intent) = intent {
-        cx.journal.placed(intent);
+    let mut write = Write { sink, chunk, session: None, intent, receipts: Vec::new(), parts: HashMap::new() };
+    if !in_place {
+        write.session = cx.journal.open_session(&name.path(), &entry.stamp(), chunk, &write.sink.token()).ok();
+        if let Some(intent) = write.intent.take() {
+            cx.journal.placed(intent);
+        }
     }
-    Ok(Write { sink, chunk, session, receipts: Vec::new(), parts: HashMap::new() })
+    Ok(write)
+}
+
+fn begin_in_place(cx: &Context, name: &Name) -> Option<u32> {
+    cx.journal.intent(&name.dir.path(), &mut std::iter::once(&name.leaf[..])).ok()
 }
 
 /// A chunk with a hash is lost as a whole, so it is about two seconds' work. Parts of an object store have the size asked for. A

@@ -79,6 +79,8 @@ pub struct Ends {
     pub source: Box<dyn Source>,
     pub sink: Box<dyn Sink>,
     pub session: Option<u32>,
+    /// That the file is written in place, as the journal has it.
+    pub intent: Option<u32>,
     pub chunk: u64,
     pub delta: Option<Delta>,
     /// Both stores compute digests of the whole: ranges may pass between them unseen although the file is verified.

@@ -145,6 +145,9 @@ fn done(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, landed: Lande
     if let Some(session) = ends.session {
         cx.journal.committed(session);
     }
+    if let Some(intent) = ends.intent {
+        cx.journal.placed(intent);
+    }
     cx.out.done_file(entry);
     cx.out.refused(entry, landed.refused);
     let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };

@@ -55,7 +55,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     if ended {
         (entry.size, entry.have) = (bytes.len() as u64, entry.have.with(MetaMask::BASIC));
     }
-    let (sink, session) = open::stream(cx, file, &entry, chunk)?;
+    let open::Write { sink, session, intent, .. } = open::stream(cx, file, &entry, chunk)?;
     let mut receipts = Vec::new();
     let mut hasher = cx.job.verify.then(xxhash_rust::xxh3::Xxh3::new);
     let moved = loop {
@@ -93,6 +93,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
         source,
         sink,
         session,
+        intent,
         chunk,
         delta: None,
         digested: false,
