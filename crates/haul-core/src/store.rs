@@ -183,6 +183,12 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         None
     }
 
+    /// Where the unfinished write of this file with this token is: a name in the file's directory. `None` where it has none.
+    fn staged(&self, entry: &Entry, token: &Token) -> Option<Token> {
+        let _ = token;
+        self.staging(entry)
+    }
+
     /// Removes what an unfinished write left behind; no error if nothing did.
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         let _ = (name, token);

@@ -1,5 +1,7 @@
 //! Staging files: where they are, and that nothing else is taken for one.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use haul_core::entry::Stamp;
 use haul_core::hash::{Algorithm, hex};
 
@@ -18,6 +20,21 @@ pub fn staging_leaf(leaf: &[u8], stamp: Stamp) -> Vec<u8> {
     let mut name = PREFIX.to_vec();
     name.extend_from_slice(hex(&hasher.finish()[..DIGITS / 2]).as_bytes());
     name
+}
+
+/// Staging names of one opening of a store where only its name tells a staging file from another of the same name: there is neither an
+/// inode nor a time of birth to be asked for. No other run makes, takes up or removes a file under them, but one that has their token.
+#[derive(Debug)]
+pub(crate) struct OwnNames(u64);
+
+impl OwnNames {
+    pub fn new() -> OwnNames {
+        OwnNames(RandomState::new().hash_one(std::process::id()))
+    }
+
+    pub fn leaf(&self, leaf: &[u8], stamp: Stamp) -> Vec<u8> {
+        staging_leaf(leaf, Stamp { version: stamp.version ^ self.0, ..stamp })
+    }
 }
 
 /// Whether a leaf has the form of a staging name: `.haul-` and 32 lower-case hexadecimal digits.
@@ -43,6 +60,14 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_opening_of_a_store_has_names_of_its_own() {
+        let (one, other) = (OwnNames::new(), OwnNames::new());
+        assert_eq!(one.leaf(b"a", Stamp::default()), one.leaf(b"a", Stamp::default()));
+        assert_ne!(one.leaf(b"a", Stamp::default()), other.leaf(b"a", Stamp::default()));
+        assert!(is_staging(&one.leaf(b"a", Stamp::default())));
+    }
 
     #[test]
     fn a_staging_name_is_known_as_one_and_differs_with_the_stamp() {

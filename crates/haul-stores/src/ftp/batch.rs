@@ -25,7 +25,6 @@ use super::source::{explained, stamp};
 use super::store::Shared;
 use crate::http_client::parallel::in_parallel;
 use crate::items::{self, fail};
-use crate::staging::staging_leaf;
 
 /// Files of one group at the least: a group costs two round trips beside those of its files.
 const GROUP: usize = 4;
@@ -81,7 +80,7 @@ impl Shared {
             let paths = self.target(&item.entry.name, "create").and_then(|target| Ok((target, self.dir(&item.entry.name.dir, "create")?)));
             match paths {
                 Ok((target, above)) => {
-                    let path = join(&above, &staging_leaf(&item.entry.name.leaf, item.entry.stamp()));
+                    let path = join(&above, &self.names.leaf(&item.entry.name.leaf, item.entry.stamp()));
                     puts.push(Put { index, entry: &item.entry, bytes: &bundle.data[item.at.clone()], path, target });
                 }
                 Err(e) => outcomes.push((index, Err(e))),

@@ -12,7 +12,7 @@ use super::paths::{checked, join};
 use super::ranges_proof;
 use super::source::FtpFile;
 use super::store::Shared;
-use crate::staging::{is_staging, staging_leaf};
+use crate::staging::is_staging;
 
 pub struct Staged {
     pub shared: Arc<Shared>,
@@ -30,7 +30,7 @@ impl Staged {
     /// For a write that begins.
     pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<Staged> {
         let leaf = checked(name, shared.features.names(), "create")?;
-        let staging = staging_leaf(leaf, spec.entry.stamp());
+        let staging = shared.names.leaf(leaf, spec.entry.stamp());
         Staged::attach(shared, name, &Token(staging.into()), spec)
     }
 

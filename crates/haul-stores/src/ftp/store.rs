@@ -18,7 +18,7 @@ use super::sink::FtpSink;
 use super::source::FtpFile;
 use super::staged::{self, Staged};
 use crate::http_client::parallel::Threads;
-use crate::staging::{Shown, staging_leaf};
+use crate::staging::{OwnNames, Shown};
 
 /// Connections for the parts of one file.
 pub const READERS: u32 = 8;
@@ -43,6 +43,7 @@ pub struct Shared {
     /// Attributes that files can be given.
     pub sets: MetaMask,
     pub threads: Threads,
+    pub names: OwnNames,
 }
 
 impl Shared {
@@ -111,7 +112,7 @@ impl Ftp {
         while root.ends_with(b"/") {
             root.pop();
         }
-        let shared = Shared { pool, features, root, sets, threads: Threads::default() };
+        let shared = Shared { pool, features, root, sets, threads: Threads::default(), names: OwnNames::new() };
         Ftp { shared: Arc::new(shared), caps, place, moves_data }
     }
 }
@@ -169,7 +170,11 @@ impl Store for Ftp {
     }
 
     fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+        Some(Token(self.shared.names.leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn staged(&self, _: &Entry, token: &Token) -> Option<Token> {
+        Some(token.clone())
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {

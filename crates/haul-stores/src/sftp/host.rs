@@ -9,6 +9,7 @@ use haul_core::store::{Caps, Place, WriteStyle};
 use super::client::{self, Client, Connect, FIND_HOME, done};
 use super::packet::{Attrs, kind};
 use super::{Sftp, Shared, absolute};
+use crate::staging::OwnNames;
 
 #[derive(Debug)]
 pub struct Host {
@@ -126,7 +127,7 @@ impl Host {
         let caps = caps(&client, groups);
         let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
         let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
-        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default() }), caps, place })
+        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default(), names: OwnNames::new() }), caps, place })
     }
 }
 

@@ -42,7 +42,7 @@ pub use host::{CHANNELS, Host};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
-use crate::staging::{Shown, staging_leaf};
+use crate::staging::{OwnNames, Shown};
 use haul_core::lock::lock;
 
 /// A directory of a host.
@@ -60,6 +60,7 @@ struct Shared {
     root: Vec<u8>,
     /// Directories whose path has no link in it, by their id.
     known: Mutex<HashSet<u64>>,
+    names: OwnNames,
 }
 
 /// A path as the user writes it: relative to the home directory, which `~` is too.
@@ -260,7 +261,11 @@ impl Store for Sftp {
     }
 
     fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+        Some(Token(self.shared.names.leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn staged(&self, _: &Entry, token: &Token) -> Option<Token> {
+        Some(token.clone())
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {

@@ -13,7 +13,6 @@ use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::{Shared, checked, join};
 use crate::items::{self, fail, fail_all};
-use crate::staging::staging_leaf;
 
 /// The state of an item that is being written.
 struct Put {
@@ -44,7 +43,7 @@ impl Shared {
                 Ok((above, leaf)) => {
                     let landed = Landed { refused: lost_of(&item.entry, keep), ino: 0 };
                     let target = join(&above, leaf);
-                    let path = if direct { target.clone() } else { join(&above, &staging_leaf(leaf, item.entry.stamp())) };
+                    let path = if direct { target.clone() } else { join(&above, &self.names.leaf(leaf, item.entry.stamp())) };
                     puts.push(Put { index, target, path, staged: !direct, handle: Handle::new(), landed });
                 }
                 Err(e) => fail(item, e),
@@ -99,7 +98,7 @@ impl Shared {
             self.remove_file(&put.path, "remove leftover")?;
         } else {
             put.staged = true;
-            put.path = join(&self.dir(&item.entry.name.dir)?, &staging_leaf(&item.entry.name.leaf, item.entry.stamp()));
+            put.path = join(&self.dir(&item.entry.name.dir)?, &self.names.leaf(&item.entry.name.leaf, item.entry.stamp()));
             self.remove_file(&put.path, "remove leftover")?;
         }
         let attrs = Attrs { mode: Some(0o600), ..Attrs::default() };

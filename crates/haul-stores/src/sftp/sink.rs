@@ -16,7 +16,7 @@ use super::packet::{Attrs, kind, open};
 use super::source::RemoteFile;
 use super::stripes::{Flight, Stripe, Stripes, write_blocks};
 use super::{Shared, checked, join};
-use crate::staging::{is_staging, staging_leaf};
+use crate::staging::is_staging;
 
 /// The token of a write into the existing file; no staging name has this form.
 const IN_PLACE: &[u8] = b"in-place";
@@ -58,7 +58,7 @@ impl RemoteSink {
             let stripe = Stripe::open(channel, &target, flags, &mode, "create").map_err(|e| shared.explain(e))?;
             return Ok(Self::new(shared, name, spec, target.clone(), target, Token(IN_PLACE.into()), stripe, made));
         }
-        let staging = staging_leaf(leaf, spec.entry.stamp());
+        let staging = shared.names.leaf(leaf, spec.entry.stamp());
         let path = join(&above, &staging);
         let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
         let stripe = match Stripe::open(channel.clone(), &path, flags, &mode, "create") {

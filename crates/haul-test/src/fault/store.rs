@@ -152,6 +152,10 @@ impl Store for Fault {
         self.inner.staging(entry)
     }
 
+    fn staged(&self, entry: &Entry, token: &Token) -> Option<Token> {
+        self.inner.staged(entry, token)
+    }
+
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         self.core.run(Op::Abandon, name, || self.inner.abandon(name, token))
     }

@@ -56,3 +56,22 @@ fn a_server_that_writes_ranges_is_sent_them() {
     assert!(moved > 0, "{}", w.server().log());
     w.assert_clean("");
 }
+
+/// Another job, here with another state directory, writes the same version of the file to the same place: neither takes what the other has.
+#[test]
+fn two_interrupted_uploads_of_one_file_go_on_apart() {
+    let w = World::vsftpd("");
+    let command = "cp -j 1 --chunk-size 1M src/big @/copy";
+    let states = [w.path("one"), w.path("other")].map(|state| state.display().to_string());
+    for (state, record) in states.iter().zip([12, 6]) {
+        assert!(w.haul(command).env("HAUL_STATE_DIR", state).killed_at(record).run().was_killed());
+    }
+    until("both uploads in the log", || w.server().log().matches(" UPLOAD:").count() == 2);
+    assert_eq!(w.staging("").len(), 2);
+    for state in &states {
+        let ended = w.haul(&format!("{command} -I")).env("HAUL_STATE_DIR", state).run();
+        assert!(ended.status.success() && ended.out.contains("Resumed:"), "{ended}");
+        w.sh("cmp src/big copy");
+    }
+    w.assert_clean("");
+}

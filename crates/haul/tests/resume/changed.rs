@@ -1,8 +1,8 @@
 //! A source, or a staging file, that is another one when the run goes on.
 
 use std::fs;
-use std::time::UNIX_EPOCH;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use haul_test::compare::What;
 

@@ -153,6 +153,23 @@ fn a_killed_upload_goes_on_where_it_was() {
     w.assert_same("src", "there", SAME);
 }
 
+/// Another job, here with another state directory, writes the same version of the file to the same place: neither takes what the other has.
+#[test]
+fn two_interrupted_uploads_of_one_file_go_on_apart() {
+    let w = World::new("src: big=9M");
+    let command = "cp -j 1 --chunk-size 1M src/big testhost:~/copy";
+    let states = [w.path("one"), w.path("other")].map(|state| state.display().to_string());
+    for (state, record) in states.iter().zip([12, 6]) {
+        assert!(w.haul(command).env("HAUL_STATE_DIR", state).killed_at(record).run().was_killed());
+    }
+    assert_eq!(w.staging("").len(), 2);
+    for state in &states {
+        w.haul(&format!("{command} -I")).env("HAUL_STATE_DIR", state).ends(0).out_has("Resumed:");
+        w.sh("cmp src/big copy");
+    }
+    assert_eq!(w.staging("").len(), 0);
+}
+
 /// Bytes of the files in `there` itself.
 fn staged(w: &World) -> u64 {
     let there = std::fs::read_dir(w.path("there")).into_iter().flatten().flatten();

@@ -107,7 +107,17 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         }
         let sink = retry(|| cx.target().attach(&name, token, &spec(cx, entry, *chunk, false)))?;
         let shown = Shown::new(*chunk, std::iter::empty());
-        return Ok(Ends { source, sink, session: None, intent: None, chunk: *chunk, delta: None, digested: false, shown, flight: flight.clone() });
+        return Ok(Ends {
+            source,
+            sink,
+            session: None,
+            intent: None,
+            chunk: *chunk,
+            delta: None,
+            digested: false,
+            shown,
+            flight: flight.clone(),
+        });
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
     let mut begun = kept(cx, file, entry, &name);
@@ -228,7 +238,7 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
             return Ok(None);
         }
     };
-    let there = staged_size(cx, name, entry)?;
+    let there = staged_size(cx, name, entry, &old.token)?;
     let within = |index: u32| there.saturating_sub(u64::from(index) * old.chunk);
     let mut receipts = trusted(cx, &old, &*sink, entry, spent);
     receipts.retain(|receipt| {
@@ -289,13 +299,13 @@ fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry) -
 
 /// Says in the journal under which token the file is about to be staged.
 fn announce(cx: &Context, name: &Name, entry: &Entry) -> Option<u32> {
-    let token = journal::staged(&staging_token(cx, name, entry)?);
+    let token = journal::staged(&cx.target().staging(&there(name, entry))?);
     cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
 }
 
 /// Bytes of the unfinished write of a file: less than what landed if somebody has truncated it since.
-fn staged_size(cx: &Context, name: &Name, entry: &Entry) -> Result<u64> {
-    let Some(token) = staging_token(cx, name, entry) else { return Ok(u64::MAX) };
+fn staged_size(cx: &Context, name: &Name, entry: &Entry, token: &Token) -> Result<u64> {
+    let Some(token) = cx.target().staged(&there(name, entry), token) else { return Ok(u64::MAX) };
     match retry(|| cx.target().stat(&Name::new(&name.dir, &token.0), MetaMask::NONE)) {
         Ok(staged) => Ok(staged.size),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
@@ -303,8 +313,9 @@ fn staged_size(cx: &Context, name: &Name, entry: &Entry) -> Result<u64> {
     }
 }
 
-fn staging_token(cx: &Context, name: &Name, entry: &Entry) -> Option<Token> {
-    cx.target().staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() })
+/// The entry under its name at the target.
+fn there(name: &Name, entry: &Entry) -> Entry {
+    Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() }
 }
 
 pub fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {
