@@ -125,6 +125,14 @@ impl FtpSink {
         let mut word = "STOR";
         let announced = lease.announce(OP)?;
         if at > 0 {
+            // A server may remove a file whose upload failed, after another upload has gone on with it (vsftpd's delete_failed_uploads):
+            // what is sent from here on would be a new file with a hole in front.
+            match lease.look(&self.staged.path, false, OP) {
+                Ok(there) if there.size.is_none_or(|size| size >= at) => {}
+                Ok(_) => return Err(lost()),
+                Err(e) if e.kind() == ErrorKind::NotFound => return Err(lost()),
+                Err(e) => return Err(e),
+            }
             // Not together with STOR, which would begin at 0 if this was refused.
             let reply = lease.ask("REST", at.to_string().as_bytes(), OP)?;
             if !reply.needs_more() {

@@ -57,6 +57,21 @@ fn a_server_that_writes_ranges_is_sent_them() {
     w.assert_clean("");
 }
 
+/// vsftpd does so under delete_failed_uploads, when the connection of an earlier run ends late.
+#[test]
+fn a_staging_file_that_is_removed_meanwhile_is_not_gone_on_with() {
+    let w = World::vsftpd("");
+    assert!(w.haul("cp -j 1 --chunk-size 1M src/big @/copy").killed_at(8).run().was_killed());
+    until("the upload in the log", || w.server().log().contains(" UPLOAD:"));
+    let before = w.server().log().len();
+    let mut run = w.haul("cp -j 1 --chunk-size 1M --bwlimit 1M src/big @/copy").start();
+    run.until("an upload", || w.server().log()[before..].contains("\"STOR "));
+    w.remove(w.staging("").remove(0));
+    let ended = run.wait().code(0);
+    assert!(w.read("copy") == w.read("src/big"), "{ended}");
+    w.assert_clean("");
+}
+
 /// Another job, here with another state directory, writes the same version of the file to the same place: neither takes what the other has.
 #[test]
 fn two_interrupted_uploads_of_one_file_go_on_apart() {
