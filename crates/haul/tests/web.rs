@@ -249,6 +249,8 @@ fn it_is_for_reading_only() {
     for words in ["cp www/big @/new", "cp www/big @/", "rm @/big", "mkdir @/x", "sync www/ @/d/", "mv @/d/a.txt here"] {
         assert!(!w.haul(words).run().err_has("read-only").status.success(), "{words}");
     }
+    // That is known before anything is asked.
+    w.scratch.haul("cp www/big http://127.0.0.1:9/new").run().err_has("read-only").code(1);
     assert_eq!(w.read("www/d/a.txt"), b"hello\n");
     // A name that the server wants is no path.
     w.ends(0, "cp @/d/a.txt .");

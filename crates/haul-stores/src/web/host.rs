@@ -50,12 +50,23 @@ impl Expected {
     }
 }
 
+fn read_only(op: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, op).because("web servers are read-only")
+}
+
+fn no_destination(location: &[u8]) -> Error {
+    read_only("write").at(location).hint("name a local path, HOST:PATH or s3://BUCKET/KEY as the destination")
+}
+
 impl WebHost {
     /// Nothing is sent but for the list of `--sha256sums`, where that is an address.
     ///
     /// # Errors
-    /// No address, or no such list.
+    /// No address, or no such list; `Unsupported` for a destination.
     pub fn new(access: &Access, location: &Location) -> Result<WebHost> {
+        if access.role == Role::Destination {
+            return Err(no_destination(&location.to_bytes()));
+        }
         let authority = Location { user: None, ..location.clone() }.authority();
         let origin = format!("{}://{authority}", location.scheme.word);
         let example: Uri = origin
@@ -150,13 +161,12 @@ impl Host for WebHost {
     }
 
     fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "mkdir").at(path).because("web servers are read-only"))
+        Err(read_only("mkdir").at(path))
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         if options.role == Role::Destination {
-            let e = Error::new(ErrorKind::Unsupported, "write").at(path).because("web servers are read-only");
-            return Err(e.hint("name a local path, HOST:PATH or s3://BUCKET/KEY as the destination"));
+            return Err(no_destination(path));
         }
         Ok(Arc::new(self.store(path)?))
     }
