@@ -45,6 +45,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// `1 file`, `37,760 files`.
+pub fn files(n: u64) -> String {
+    if n == 1 { "1 file".into() } else { format!("{} files", count(n)) }
+}
+
 /// `0.34 s`, `3.4 s`, `45 s`, `2m05s`, `1h02m`, `3d04h`.
 pub fn duration(d: Duration) -> String {
     let seconds = d.as_secs_f64();

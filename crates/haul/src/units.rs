@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_core::entry::Time;
 use haul_core::job::{ClassCopy, ModeChange};
 use haul_core::spec::MaxDelete;
-pub use haul_core::units::{bytes, count, duration, rate};
+pub use haul_core::units::{bytes, count, duration, files, rate};
 use jiff::civil;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};

@@ -300,7 +300,7 @@ fn shown(path: &[u8], below: &[u8]) -> String {
 pub fn du(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
     for (below, _, sum) in sums.down_to(depth).rev() {
         let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
-        writeln!(out, "{size}\t{}\t{}", files_word(sum.files), shown(path, below))?;
+        writeln!(out, "{size}\t{}\t{}", units::files(sum.files), shown(path, below))?;
     }
     Ok(())
 }
@@ -317,11 +317,7 @@ pub fn du_json(path: &[u8], depth: u32, by_class: bool, sums: &Sums, out: &mut d
 pub fn by_class(human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
     for (class, sum) in &sums.by_class {
         let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
-        writeln!(out, "{size}\t{}\t{}", files_word(sum.files), show(class.as_bytes()))?;
+        writeln!(out, "{size}\t{}\t{}", units::files(sum.files), show(class.as_bytes()))?;
     }
     Ok(())
-}
-
-fn files_word(n: u64) -> String {
-    if n == 1 { "1 file".into() } else { format!("{} files", units::count(n)) }
 }

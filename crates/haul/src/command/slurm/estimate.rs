@@ -63,7 +63,7 @@ pub fn limit(size: Size, work: &Work, given: Option<Duration>, stopped: Stopped)
     let steps = (whole.as_secs().saturating_mul(3) / 2).div_ceil(STEP);
     let time = Duration::from_secs(steps.saturating_mul(STEP)).clamp(LEAST, MOST);
     let bytes = size.bytes.map(|bytes| format!("{} at {}", units::bytes(bytes), units::rate(work.rate as f64)));
-    let files = size.files.map(|files| format!("{} files at {}/s", units::count(files), units::count(work.files_rate)));
+    let files = size.files.map(|files| format!("{} at {}/s", units::files(files), units::count(work.files_rate)));
     let parts: Vec<String> = [bytes, files].into_iter().flatten().collect();
     let more = if whole > MOST { format!("; {}", stopped.words()) } else { String::new() };
     Limit { time, because: format!("{}: about {}{more}", parts.join(", "), units::duration(whole)) }
@@ -103,6 +103,7 @@ mod tests {
         assert_eq!(of(Some(u64::MAX), Some(u64::MAX)).time, MOST);
         assert_eq!(of(None, None).time, MOST);
         insta::assert_snapshot!(of(Some(3600 * GIB), Some(3_600_000)).because, @"3.52 TiB at 1.00 GiB/s, 3,600,000 files at 1,000/s: about 2h00m");
+        assert!(of(Some(GIB), Some(1)).because.contains(", 1 file at "));
         let given = limit(Size::default(), &WORK, Some(hours(0.1)), Stopped::Requeued);
         assert_eq!((given.time, given.because.as_str()), (hours(0.1), "as given"));
     }
