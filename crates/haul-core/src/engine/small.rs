@@ -144,6 +144,10 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle, held: Option<&mut Vec<
         None => cx.target().put_bundle(bundle),
     }
     let took = began.elapsed();
+    // What a lost connection has left under a staging name is not removed by anybody but a later run that knows of it.
+    if bundle.items.iter().any(|item| matches!(&item.outcome, Outcome::Failed(e) if is_lost(e))) {
+        return (None, took);
+    }
     if cx.job.verify {
         return (intent, took);
     }
@@ -255,6 +259,10 @@ fn account(
 fn may_pass(cx: &Context, e: &Error) -> bool {
     let lost = e.remedy() == Remedy::Reconnect;
     e.remedy() != Remedy::None && !cx.cancel.is_set() && (lost || e.tries() < cx.job.retries.tries)
+}
+
+fn is_lost(e: &Error) -> bool {
+    e.remedy() == Remedy::Reconnect || e.kind().ends_the_run()
 }
 
 /// For the one file that is copied to another name.

@@ -79,6 +79,30 @@ fn a_host_that_hangs_for_good_ends_the_run_and_the_next_goes_on() {
 }
 
 #[test]
+fn what_a_lost_connection_has_left_is_removed_by_the_next_run() {
+    let w = World::new("");
+    // New files would have their own names from the beginning.
+    for (tree, size) in [("src", 3000), ("there", 2000)] {
+        haul_test::tree::spread(&w.path(tree), 10, 400, size).expect("made");
+    }
+    let mut run = w.haul(&format!("cp --bwlimit 4M {SHORT} src/ testhost:~/there")).start();
+    run.until("a staging file", || !w.staging("there").is_empty());
+    run.until("files under their staging names, and nobody to go on with them", || {
+        w.server.freeze_all();
+        let is_so = !w.staging("there").is_empty();
+        if !is_so {
+            w.server.thaw();
+        }
+        is_so
+    });
+    run.wait().code(10);
+    w.server.thaw();
+    w.haul("cp src/ testhost:~/there").ends(0);
+    w.assert_same("src", "there", SAME);
+    w.assert_clean("there");
+}
+
+#[test]
 fn nothing_moving_for_as_long_as_the_user_said_ends_the_run() {
     when_it_has_begun("--timeout 3s", |w, run, _| {
         w.server.freeze_all();
