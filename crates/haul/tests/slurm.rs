@@ -98,7 +98,8 @@ fn jobs_end_with_the_exit_code_of_the_run() {
     fs::write(&odd, "content").expect("written");
     let hostile = w.haul("slurm --submit --cpus 1").arg(&odd).arg("dst/").ends(0);
     let stopped = w.submit("--cpus 1 --no-requeue --time 10m src/ late -- --bwlimit 30K --chunk-size 64K --deadline 2s");
-    let missing = w.submit("--cpus 1 --size 1G absent dst");
+    // Elsewhere: a run that fails removes the empty directory that it made.
+    let missing = w.submit("--cpus 1 --size 1G absent other");
     let hostile = hostile.out.trim();
     w.until(hostile, "COMPLETED");
     w.until(&stopped, "FAILED");
