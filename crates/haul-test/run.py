@@ -10,7 +10,8 @@ so that no server of one can signal a process of another by a number that is use
 A failed test runs once more, with nothing beside it, when all programs are done, unless very many failed. If it passes then, it counts
 as passed and is listed as unsteady: it depends on the load, which is to be mended, but not on what it tests.
 
-HAUL_TEST_JOBS is how many programs run at once, RUST_TEST_THREADS how many tests at once in each: as many as there are processors.
+HAUL_TEST_JOBS is how many programs run at once: one more than there are processors, as those that wait for links and timers leave half
+of them idle. RUST_TEST_THREADS is how many tests run at once in each: as many as there are processors.
 """
 
 import json
@@ -24,7 +25,7 @@ import threading
 import time
 
 # The programs that take longest, longest first: what starts last should be short. The others follow in any order.
-LONG = ["ssh", "engine", "agent", "suite_sftp", "suite_agent", "s3", "suite_s3", "it", "resume", "suite_local"]
+LONG = ["s3", "ssh", "agent", "engine", "slurm", "job", "resume", "ftp", "suite_ftp", "it", "gridftp", "suite_local", "suite_s3", "suite_sftp"]
 # What they find are rates and what limits a run, with processors of their own: one at a time, when all others are done.
 ALONE = ["why", "bench_net", "bench_sweep", "bench_files", "link"]
 # No program takes a fifth of it on a machine that does nothing else.
@@ -181,8 +182,7 @@ def main():
     programs = build(sys.argv[1:])
     order = {name: place for place, name in enumerate(LONG)}
     programs.sort(key=lambda program: (order.get(program[0], len(order)), program[0]))
-    processors = len(os.sched_getaffinity(0))
-    jobs = int(os.environ.get("HAUL_TEST_JOBS", processors))
+    jobs = int(os.environ.get("HAUL_TEST_JOBS", len(os.sched_getaffinity(0)) + 1))
     run = Run()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, run.stop)

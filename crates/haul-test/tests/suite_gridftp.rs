@@ -42,11 +42,13 @@ fn host(flags: &Flags) -> Result<Arc<dyn Host>> {
     FtpProvider.connect(&Access::default().with(Arc::new(flags.clone())), &location)
 }
 
-fn fixture(flags: Flags) -> Fixture {
-    Fixture::of_host(move || host(&flags).expect("it lets the user in"))
+/// A directory of its own on a host that all checks share: for each login the server makes a key of 2,048 bits, which takes a second.
+fn fixture(shared: &'static OnceLock<Arc<dyn Host>>, flags: Flags) -> Fixture {
+    Fixture::of_host(move || shared.get_or_init(|| host(&flags).expect("it lets the user in")).clone())
 }
 
-store_suite!(authenticated, || fixture(Flags::default()));
+static AUTHENTICATED: OnceLock<Arc<dyn Host>> = OnceLock::new();
+store_suite!(authenticated, || fixture(&AUTHENTICATED, Flags::default()));
 
 /// The checks that move data, over other kinds of data connections.
 macro_rules! of_data {
@@ -54,7 +56,8 @@ macro_rules! of_data {
         mod $name {
             use super::*;
 
-            store_suite! { @tests || fixture($flags);
+            static SHARED: OnceLock<Arc<dyn Host>> = OnceLock::new();
+            store_suite! { @tests || fixture(&SHARED, $flags);
                 write: files_of_every_size_come_back, chunks_come_in_the_order_it_grants, a_short_source_is_changed,
                     abort_leaves_the_old_file_and_nothing_else, a_session_goes_on_in_another_store, sixteen_write_one_file,
                     a_staged_file_can_be_read_back, a_parent_that_is_missing_is_said;
