@@ -13,6 +13,8 @@ mod bounded;
 mod child;
 #[cfg(feature = "ftp")]
 pub mod ftp;
+#[cfg(feature = "ssh")]
+mod fullness;
 #[cfg(feature = "s3")]
 pub mod http_client;
 #[cfg(any(feature = "ssh", feature = "ftp"))]

@@ -12,9 +12,10 @@ use super::frame::{Frame, lost};
 use super::link::{IDLE_TIMEOUT, Link, Ticket};
 use super::ops;
 use super::options::{Direct, DirectOutcome, Reachable};
-use super::session::{Client, NEAR, Session};
+use super::session::{Client, Session};
 use super::tls::Fingerprint;
 use super::wire::{Writer, protocol_error};
+use crate::fullness::NEAR;
 use crate::tcp;
 use haul_core::lock::lock;
 

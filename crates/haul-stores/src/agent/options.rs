@@ -9,6 +9,7 @@ use haul_core::error::Error;
 
 use super::direct::Ports;
 use super::site::Site;
+use crate::fullness::Widen;
 
 /// How a session is to be made.
 pub struct SessionOptions {
@@ -37,9 +38,6 @@ impl fmt::Debug for SessionOptions {
         f.debug_struct("SessionOptions").field("sessions", &self.sessions).field("direct", &self.direct).finish_non_exhaustive()
     }
 }
-
-/// Makes further connections for links through ssh; how many.
-pub type Widen = dyn Fn() -> usize + Send + Sync;
 
 /// See [`crate::ssh::Login::reached`].
 pub type Reachable = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;

@@ -12,9 +12,9 @@ use super::frame::Frame;
 use super::handle::OpenFile;
 use super::link::{Link, Ticket};
 use super::ops;
-use super::session::NEAR;
 use super::source::RemoteSource;
 use super::wire::protocol_error;
+use crate::fullness::NEAR;
 use haul_core::lock::lock;
 
 /// Bytes that one READ or WRITE carries.

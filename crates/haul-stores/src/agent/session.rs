@@ -18,6 +18,7 @@ use super::site::Site;
 use super::tls::Identity;
 use super::watch::Watch;
 use super::wire::{Writer, protocol_error};
+use crate::fullness::{CARRIED, Fullness, NEAR};
 use crate::reconnect::Reconnect;
 use haul_core::lock::lock;
 
@@ -84,31 +85,14 @@ pub struct Session {
     attended: AtomicBool,
     /// Bytes of all files that were opened.
     pub(super) opened: AtomicU64,
+    /// Of the connection of the links through ssh.
     fullness: Mutex<Fullness>,
 }
-
-/// What says whether the connection of the links through ssh is full.
-#[derive(Debug)]
-struct Fullness {
-    since: Instant,
-    answered: u64,
-    /// Further connections were asked for.
-    is_over: bool,
-}
-
-/// A connection that carries so much in a round trip is limited by its windows, or soon will be.
-const FULL: f64 = 1024.0 * 1024.0;
-/// Bytes to come for which further logins are worth their time.
-const WORTH: u64 = 64 << 20;
-/// How long the rate is measured for that; and no less than two round trips.
-const CARRIED: Duration = Duration::from_millis(100);
 
 /// Bytes that are asked for ahead over all readers.
 const AHEAD: u64 = 32 << 20;
 /// A link with so much in flight is full: another is opened, if there may be one.
 const BUSY: u64 = 256 << 10;
-/// A round trip below this is that of a local network, where one connection fills the network.
-pub const NEAR: Duration = Duration::from_millis(2);
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +202,7 @@ impl Client {
             ahead: Mutex::new(AHEAD),
             attended: AtomicBool::new(false),
             opened: AtomicU64::new(0),
-            fullness: Mutex::new(Fullness { since: Instant::now(), answered: 0, is_over: self.options.widen.is_none() }),
+            fullness: Mutex::new(Fullness::new(self.options.widen.is_some())),
         });
         session.pulse();
         Ok((session, answers))
@@ -411,24 +395,16 @@ impl Session {
     fn widen(&self, client: &Client) {
         let mut fullness = lock(&self.fullness);
         let is_fixed = self.fixed.load(Ordering::Relaxed) > 0;
-        if fullness.is_over || is_fixed || !matches!(&*lock(&self.route), DataRoute::None) {
+        if fullness.is_over() || is_fixed || !matches!(&*lock(&self.route), DataRoute::None) {
             return;
         }
         let Some(widen) = &client.options.widen else { return };
-        let Some(round_trip) = self.round_trip().filter(|time| *time >= NEAR) else { return };
-        let lasted = fullness.since.elapsed();
-        if lasted < CARRIED.max(round_trip * 2) {
-            return;
-        }
+        let Some(round_trip) = self.round_trip() else { return };
         let moved = self.moved.load(Ordering::Relaxed);
         let answered = moved.saturating_sub(lock(&self.links).iter().map(|link| link.load()).sum());
-        let carried = answered.saturating_sub(std::mem::replace(&mut fullness.answered, answered));
-        fullness.since = Instant::now();
-        let to_come = self.opened.load(Ordering::Relaxed).saturating_sub(answered);
-        if (carried as f64) < FULL * (lasted.as_secs_f64() / round_trip.as_secs_f64()) || to_come < WORTH {
+        if !fullness.is_reached(round_trip, answered, self.opened.load(Ordering::Relaxed)) {
             return;
         }
-        fullness.is_over = true;
         drop(fullness);
         let made = widen();
         if made > 0 {

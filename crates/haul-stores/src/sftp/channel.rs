@@ -180,8 +180,13 @@ impl Channel {
     }
 
     pub fn wait(&self, ticket: Ticket) -> Result<Answer> {
+        self.wait_for(&ticket)
+    }
+
+    /// The same where others may look whether it is answered. The answer is given once.
+    pub fn wait_for(&self, ticket: &Ticket) -> Result<Answer> {
         let mux = &self.shared.mux;
-        mux.wait(&ticket, || {
+        mux.wait(ticket, || {
             let e = match self.shared.is_final.load(Ordering::Relaxed) {
                 true => self.shared.of_peer(unanswered(mux.idle_timeout())),
                 false => self.shared.lost("wait", &format!("no data from the server for {} s", mux.idle_timeout().as_secs())),
@@ -204,6 +209,11 @@ impl Channel {
         })
     }
 
+    /// The end of its input is the end of an SFTP server, a round trip later; ssh follows it.
+    pub fn hang_up(&self) {
+        drop(lock(&self.input).take());
+    }
+
     /// Ends the session: nothing of it can be used any more.
     pub fn end(&self, why: Error) {
         self.shared.mux.end(why);
@@ -213,8 +223,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // The end of its input is the end of an SFTP server; ssh follows it.
-        drop(lock(&self.input).take());
+        self.hang_up();
         let mut child = lock(&self.child);
         for _ in 0..50 {
             if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {

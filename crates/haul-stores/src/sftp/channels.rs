@@ -22,6 +22,14 @@ struct Inner {
     settled: Condvar,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // All at once: each takes a round trip to end.
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.open.iter().for_each(|channel| channel.hang_up());
+    }
+}
+
 #[derive(Default)]
 struct State {
     open: Vec<Arc<Channel>>,
@@ -89,6 +97,13 @@ impl Channels {
         }
         drop(state);
         self.several(count)
+    }
+
+    /// Begins to open so many more beyond those that the server allows in one login: there are further ones.
+    pub fn add(&self, count: usize) {
+        let mut state = lock(&self.0.state);
+        state.most += count;
+        self.open(&mut state, count);
     }
 
     /// Begins to open so many more, as far as the server is known to allow them.

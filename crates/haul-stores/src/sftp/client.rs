@@ -10,6 +10,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::channels::Channels;
 use super::packet::{Attrs, kind, protocol_error, status};
+use super::traffic::Traffic;
 use haul_core::lock::lock;
 
 /// Opens another channel to the same server.
@@ -21,6 +22,7 @@ pub type Handle = Vec<u8>;
 /// One server, and what is known of it.
 pub struct Client {
     pub(super) channels: Channels,
+    pub(super) traffic: Arc<Traffic>,
     /// Channels of one large file, where that was set; else 0.
     fixed: AtomicUsize,
     /// Bundles in flight: each has handles open, of which a server allows about a thousand a channel.
@@ -73,6 +75,7 @@ impl Client {
         }
         Ok(Client {
             channels: Channels::new(connect, first, if extensions.single { 1 } else { most }),
+            traffic: Arc::new(Traffic::new()),
             fixed: AtomicUsize::new(0),
             bundles: Mutex::new(0),
             fewer: Condvar::new(),
@@ -128,18 +131,24 @@ impl Client {
         self.fixed.store(stripes.unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// Counts bytes of a file whose request was answered.
+    pub fn carried(&self, bytes: u64) {
+        self.traffic.carried(bytes, self.round_trip, &self.channels);
+    }
+
     /// How many channels one large file gains from: OpenSSH allows 2 MiB in flight in each.
     pub fn stripes(&self) -> usize {
         match self.fixed.load(Ordering::Relaxed) {
             0 => {}
             fixed => return fixed,
         }
-        match self.round_trip.as_millis() {
+        let in_first = match self.round_trip.as_millis() {
             0 => 1,
             1..5 => 2,
             5..20 => 4,
             _ => 8,
-        }
+        };
+        in_first + self.traffic.added()
     }
 }
 

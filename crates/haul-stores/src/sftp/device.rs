@@ -12,7 +12,9 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::host::Host;
 use super::packet::{Attrs, kind, open};
 
-use super::stripes::{Flight, Reader, Stripe, write_blocks};
+use super::reader::Reader;
+use super::stripes::Stripe;
+use super::writes::{Flight, Writes};
 
 /// A device, open once in each channel.
 #[derive(Debug)]
@@ -46,12 +48,15 @@ impl Device {
 impl Stream {
     /// `name` is for errors.
     pub fn read<'a>(&self, name: &'a Name, at: Range<u64>) -> Box<dyn Read + Send + 'a> {
-        Box::new(Reader::new(name, self.stripes.clone(), self.block, at))
+        Box::new(Reader::new(name, self.stripes.clone(), self.block, at, None, |_| {}))
     }
 
     /// Calls `taken` with the bytes of each block that the server has acknowledged.
     pub fn write(&self, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
-        write_blocks(&self.stripes, self.block, Flight::Window, at, from, taken)
+        let (writes, taken) = (Writes::default(), std::cell::RefCell::new(taken));
+        let confirmed = |bytes| taken.borrow_mut()(bytes);
+        writes.send(&self.stripes, self.block, Flight::Window, at.clone(), from, &confirmed)?;
+        writes.settle(&at, &confirmed)
     }
 }
 

@@ -9,6 +9,7 @@ use haul_core::store::{Caps, Place, WriteStyle};
 use super::client::{self, Client, Connect, FIND_HOME, done};
 use super::packet::{Attrs, kind};
 use super::{Sftp, Shared, absolute};
+use crate::fullness::Widen;
 use crate::staging::OwnNames;
 
 #[derive(Debug)]
@@ -32,6 +33,15 @@ impl Host {
     #[must_use]
     pub fn with_stripes(self, stripes: Option<usize>) -> Host {
         self.client.fix_stripes(stripes);
+        self
+    }
+
+    /// Further logins may be made by this once the connection of the first is full.
+    #[must_use]
+    pub fn with_logins(self, widen: Option<Box<Widen>>) -> Host {
+        if let Some(widen) = widen.filter(|_| !self.client.extensions.single) {
+            self.client.traffic.may_widen(widen);
+        }
         self
     }
 
@@ -149,6 +159,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         attach: true,
         direct_create: true,
         bundle_files: 40,
+        writers_per_file: 4,
         ..Caps::minimal()
     }
 }

@@ -19,9 +19,12 @@ mod listing;
 mod meta;
 mod packet;
 mod put;
+mod reader;
 mod sink;
 mod source;
 mod stripes;
+mod traffic;
+mod writes;
 
 use std::any::Any;
 use std::collections::HashSet;

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
-use haul_core::store::{Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
 use super::client::{attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::source::RemoteFile;
-use super::stripes::{Flight, Stripe, Stripes, write_blocks};
+use super::stripes::{Stripe, Stripes};
+use super::writes::{Flight, Writes};
 use super::{Shared, checked, join};
 use crate::staging::is_staging;
 
@@ -38,6 +39,8 @@ pub(super) struct RemoteSink {
     sync: bool,
     /// The end of what this sink wrote: a hole behind it is one already.
     written: AtomicU64,
+    /// Writes whose answers nobody has asked for.
+    writes: Writes,
 }
 
 impl RemoteSink {
@@ -106,6 +109,7 @@ impl RemoteSink {
         stripe: Stripe,
         made: bool,
     ) -> Self {
+        shared.client.traffic.expect(spec.entry.size);
         RemoteSink {
             shared: shared.clone(),
             name: name.clone(),
@@ -119,6 +123,7 @@ impl RemoteSink {
             chunk: spec.chunk,
             sync: spec.sync,
             written: AtomicU64::new(0),
+            writes: Writes::default(),
         }
     }
 
@@ -134,13 +139,25 @@ impl RemoteSink {
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
         let client = &self.shared.client;
-        let flow = if client.in_order() { Flight::One } else { Flight::Window };
-        client.written(write_blocks(&self.stripes()?, client.write_most, flow, at.clone(), from, &mut |_| {}))?;
+        // Those from `at` to the end of its chunk are left of a failed try, and are written again.
+        let chunk = self.chunk.max(1);
+        let end = (at.start / chunk).saturating_add(1).saturating_mul(chunk);
+        self.writes.forget(&(at.start..end.max(at.end)));
+        let flight = if client.in_order() { Flight::One } else { Flight::Window };
+        let sent = self.writes.send(&self.stripes()?, client.write_most, flight, at.clone(), from, &|bytes| client.carried(bytes));
+        client.written(sent)?;
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
     }
 
+    /// Waits until the server has the bytes of `at`.
+    fn settle(&self, at: &Range<u64>) -> Result<()> {
+        let client = &self.shared.client;
+        client.written(self.writes.settle(at, &|bytes| client.carried(bytes)))
+    }
+
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        self.settle(&(0..u64::MAX))?;
         receipt::complete(entry.size, self.chunk, receipts)?;
         let Some(stripe) = self.stripes_of(0)?.first().cloned() else {
             return Err(Error::new(ErrorKind::Usage, "commit").because("it is not open"));
@@ -245,7 +262,12 @@ impl Sink for RemoteSink {
         self.write(at, &mut std::io::repeat(0))
     }
 
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        self.settle(&chunk.at).map(|()| Box::default()).map_err(|e| self.shared.explain(e).on(&self.name))
+    }
+
     fn reread(&self) -> Result<Box<dyn Source>> {
+        self.settle(&(0..u64::MAX)).map_err(|e| e.on(&self.name))?;
         let leaf = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let name = Name::new(&self.name.dir, leaf);
         let mut entry = Entry::bare(name, Kind::File);

@@ -12,7 +12,8 @@ use super::Shared;
 use super::channel::Channel;
 use super::client::{attrs, data};
 use super::packet::{Attrs, kind, open, protocol_error};
-use super::stripes::{Reader, Stripe, Stripes};
+use super::reader::{Ahead, Reader};
+use super::stripes::{Stripe, Stripes};
 
 /// Bytes that are read at the most of a file whose size is unknown.
 const GENERATED_MOST: u64 = 16 << 20;
@@ -23,6 +24,7 @@ pub(super) struct RemoteFile {
     name: Name,
     stamp: Stamp,
     stripes: Stripes,
+    ahead: Ahead,
 }
 
 fn changed(reason: &str) -> Error {
@@ -50,8 +52,10 @@ impl RemoteFile {
         if !entry.is_bare() && stamp(&there) != entry.stamp() {
             return Err(changed("its size or time changed since it was listed"));
         }
-        let file = RemoteFile { shared: shared.clone(), path, name: entry.name.clone(), stamp: stamp(&there), stripes: Stripes::default() };
+        let (stamp, stripes) = (stamp(&there), Stripes::default());
+        let file = RemoteFile { shared: shared.clone(), path, name: entry.name.clone(), stamp, stripes, ahead: Ahead::of(stamp.size) };
         file.stripes.add(file.stripe(channel)?);
+        shared.client.traffic.expect(file.stamp.size);
         Ok(file)
     }
 
@@ -92,8 +96,12 @@ impl RemoteFile {
 
 impl Source for RemoteFile {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
-        let stripes = self.stripes().map_err(|e| e.on(&self.name))?;
-        Ok(Box::new(Reader::new(&self.name, stripes, self.shared.client.read_most, at)))
+        let (client, stripes) = (&self.shared.client, self.stripes().map_err(|e| e.on(&self.name))?);
+        Ok(Box::new(Reader::new(&self.name, stripes, client.read_most, at, Some(&self.ahead), |bytes| client.carried(bytes))))
+    }
+
+    fn goes_on(&self, at: Range<u64>) {
+        self.ahead.announce(at);
     }
 
     fn stamp(&self) -> Result<Stamp> {

@@ -297,6 +297,18 @@ impl Login {
         Ok(Entered::new(took, whose, &self.messages.text()))
     }
 
+    /// Logs in, if nobody has, and tells whether several sessions share the login: with one of its own each nothing is begun.
+    pub fn is_shared(&self) -> Result<bool> {
+        let mut master = lock(&self.master);
+        let standing = match master.take() {
+            Some(standing) => standing,
+            None => self.log_in(false)?,
+        };
+        let is_shared = !matches!(standing, Master::Each);
+        *master = is_shared.then_some(standing);
+        Ok(is_shared)
+    }
+
     /// Whether there can be only one session: another would be another login, for which a person may be asked.
     pub fn is_single(&self) -> bool {
         matches!(&*lock(&self.master), Some(Master::Each))

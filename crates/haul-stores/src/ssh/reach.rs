@@ -3,10 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::lock::lock;
 use haul_core::place::Location;
 use haul_core::units;
 
@@ -16,8 +18,9 @@ use super::install::{self, Installed, Outcome, Program};
 use super::routes::Routes;
 use super::{Login, Target, remote_command};
 use crate::agent::{self, Direct, SessionOptions};
+use crate::fullness::Widen;
 use crate::provider::Access;
-use crate::sftp::{self, CHANNELS, NO_SFTP};
+use crate::sftp::{self, CHANNELS, Channel, NO_SFTP};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -80,16 +83,21 @@ impl Reach {
     /// # Errors
     /// Whatever keeps the login or the conversation from being made.
     pub fn host(mut self, plain: bool, path: &[u8]) -> Result<SshHost> {
+        // Where haul was not found today it will hardly be: SFTP begins while it is looked for.
+        let hopes = !plain && self.flags.agent.is_none() && !self.flags.install_agent && self.routes.is_plain(&self.endpoint);
+        let early = if hopes && self.login.is_shared()? { Early::begin(&self.login) } else { Early::default() };
         let agent = if plain { None } else { self.agent(path)? };
         let route = match agent {
             Some(host) => Route::Agent(host),
             None => {
+                let early = Arc::new(early);
                 let connect = |login: Arc<Login>| {
-                    let channel = Box::new(move || login.sftp());
+                    let early = early.clone();
+                    let channel = Box::new(move || early.take().unwrap_or_else(|| login.sftp()));
                     sftp::Host::connect("ssh", self.endpoint.clone(), channel, self.sessions())
                 };
                 let host = self.login.again(|| connect(self.login.clone())).map_err(|e| self.without_sftp(e))?;
-                Route::Sftp(host.with_stripes(self.access.streams))
+                Route::Sftp(host.with_stripes(self.access.streams).with_logins(self.widen()))
             }
         };
         let (streams, is_single) = (self.access.streams, self.login.is_single());
@@ -163,7 +171,10 @@ impl Reach {
             greeted => greeted,
         };
         match greeted {
-            Ok(host) => Ok(Some(host)),
+            Ok(host) => {
+                self.routes.found(&self.endpoint, true);
+                Ok(Some(host))
+            }
             Err(e) if self.flags.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
                 let e = self.login.explain(e);
                 // Failures of ssh itself have a next step of their own.
@@ -175,13 +186,23 @@ impl Reach {
                     let next = "using plain SFTP (--agent names another haul, --no-agent does not look for one)";
                     self.access.print(&format!("{}: {}; {next}", show(self.endpoint.as_bytes()), e.reason()));
                 }
-                if !self.flags.install_agent && agent::missing_platform(&e).is_some_and(|platform| platform == install::platform()) {
-                    self.placeable = true;
+                if let Some(platform) = agent::missing_platform(&e) {
+                    self.placeable = !self.flags.install_agent && platform == install::platform();
+                    if self.flags.agent.is_none() {
+                        self.routes.found(&self.endpoint, false);
+                    }
                 }
                 Ok(None)
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// Makes further logins where the user leaves their number to haul; `None` where it is not to be asked for any.
+    fn widen(&self) -> Option<Box<Widen>> {
+        let may = self.access.moves_data && self.flags.logins.is_none() && self.access.streams.is_none();
+        let login = self.login.clone();
+        may.then(|| Box::new(move || login.widen()) as Box<Widen>)
     }
 
     /// Greets haul on the remote host. `Unsupported` where there is none.
@@ -192,10 +213,7 @@ impl Reach {
         let site = self.site.clone();
         let greeting = self.access.idle_timeout.map_or(GREETING, |timeout| timeout.min(GREETING));
         let answer_timeout = self.access.answer_timeout;
-        let widen = (self.access.moves_data && self.flags.logins.is_none() && streams.is_none()).then(|| {
-            let login = self.login.clone();
-            Box::new(move || login.widen()) as Box<agent::Widen>
-        });
+        let widen = self.widen();
         let options = SessionOptions { sessions, streams, greeting, answer_timeout, version: VERSION, compress, direct, site, widen };
         agent::Host::connect(Box::new(start), options, self.endpoint.clone(), path)
     }
@@ -235,6 +253,23 @@ impl Reach {
             Err(e) => return Err(self.login.explain(e)),
         }
         Ok(())
+    }
+}
+
+/// A session of SFTP that is begun before anybody needs it.
+#[derive(Default)]
+struct Early(Mutex<Option<JoinHandle<Result<Channel>>>>);
+
+impl Early {
+    fn begin(login: &Arc<Login>) -> Early {
+        let login = login.clone();
+        // Without the thread it begins later. Nobody waits for one that is not needed.
+        Early(Mutex::new(std::thread::Builder::new().name("session".into()).spawn(move || login.sftp()).ok()))
+    }
+
+    /// Once.
+    fn take(&self) -> Option<Result<Channel>> {
+        lock(&self.0).take()?.join().ok()
     }
 }
 

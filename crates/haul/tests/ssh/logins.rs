@@ -157,6 +157,25 @@ fn a_person_may_mistype_once() {
     assert!(p.has_copy());
 }
 
+/// Where haul was not found before, SFTP begins while it is looked for: that makes no second question.
+#[test]
+fn a_host_that_is_known_to_have_no_haul_asks_once() {
+    let p = Person::new(PASSWORD);
+    let known = |p: &Person| p.world.state.join(format!("hosts/{}@testhost=plain", p.account.name));
+    let mut runs = 0;
+    for (password, asked, code) in [("not it", 3, 10), (&*p.account.password, 1, 0)] {
+        let known = known(&p);
+        std::fs::create_dir_all(known.parent().expect("has one")).and_then(|()| std::fs::write(&known, "")).expect("written");
+        let mut session = p.starts("cp src/ @/there");
+        for _ in 0..asked {
+            session.answers("assword:", password);
+        }
+        assert_asked(&session.ends(code), "assword:", asked);
+        runs += 1;
+        assert_eq!((p.has_copy(), p.world.server.logins()), (runs == 2, runs - 1));
+    }
+}
+
 #[test]
 fn without_a_terminal_nobody_is_asked() {
     for lines in [PASSWORD, QUESTIONS] {

@@ -1,0 +1,166 @@
+//! Writes to one file that have been sent, and what became of them.
+
+use std::io::Read;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use haul_core::error::Result;
+use haul_core::fill::fill_whole;
+use haul_core::lock::lock;
+
+use super::channel::Ticket;
+use super::client::done;
+use super::packet::kind;
+use super::stripes::{Stripe, WINDOW, idlest};
+
+/// How many writes are sent before the first is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flight {
+    One,
+    /// What fits into the windows of all channels.
+    Window,
+}
+
+/// Those whose outcome nobody has asked for, the oldest first. Any thread sends, and waits for any of them.
+#[derive(Default)]
+pub(super) struct Writes(Mutex<Vec<Arc<Write>>>);
+
+struct Write {
+    at: Range<u64>,
+    /// Locked by whoever waits for the answer: others that need it wait for that.
+    outcome: Mutex<Outcome>,
+}
+
+enum Outcome {
+    /// Sent in this channel.
+    Awaited(Arc<Stripe>, Ticket),
+    Known(Result<()>),
+}
+
+impl Write {
+    /// Waits for the answer; `confirmed` is called with the number of bytes if the server has them.
+    fn wait(&self, confirmed: &dyn Fn(u64)) {
+        let mut outcome = lock(&self.outcome);
+        let Outcome::Awaited(stripe, ticket) = &*outcome else { return };
+        let answered = stripe.channel.wait_for(ticket).and_then(|answer| done(&answer, "write"));
+        if answered.is_ok() {
+            confirmed(self.at.end - self.at.start);
+        }
+        *outcome = Outcome::Known(answered);
+    }
+
+    /// Its outcome, after [`Write::wait`].
+    fn outcome(&self) -> Result<()> {
+        match std::mem::replace(&mut *lock(&self.outcome), Outcome::Known(Ok(()))) {
+            Outcome::Known(outcome) => outcome,
+            Outcome::Awaited(..) => Ok(()),
+        }
+    }
+
+    fn stands(&self) -> Stands {
+        let Ok(outcome) = self.outcome.try_lock() else { return Stands::Awaited };
+        match &*outcome {
+            Outcome::Awaited(_, ticket) if ticket.is_answered() => Stands::Answered,
+            Outcome::Awaited(..) => Stands::Awaited,
+            Outcome::Known(Ok(())) => Stands::Done,
+            Outcome::Known(Err(_)) => Stands::Failed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    Awaited,
+    /// Nobody has looked at the answer.
+    Answered,
+    Done,
+    Failed,
+}
+
+impl Writes {
+    /// Sends the bytes of `at`, `block` bytes per request. Whether the server has them [`Writes::settle`] tells. `confirmed` is called
+    /// with the size of each block, of this call or an earlier one, that the server is seen to have.
+    pub fn send(
+        &self,
+        stripes: &[Arc<Stripe>],
+        block: usize,
+        flight: Flight,
+        at: Range<u64>,
+        from: &mut dyn Read,
+        confirmed: &dyn Fn(u64),
+    ) -> Result<()> {
+        let most = match flight {
+            Flight::One => 1,
+            Flight::Window => (WINDOW / block).max(2) * stripes.len(),
+        };
+        let mut buffer = vec![0; block];
+        let mut next = at.start;
+        while next < at.end {
+            let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
+            fill_whole(from, &mut buffer[..wanted])?;
+            if self.make_room(most, confirmed) {
+                // A failure is seen soon, not when a whole chunk has been sent in vain.
+                self.take(|write| is_within(&write.at, &at) && write.stands() == Stands::Failed, confirmed)?;
+            }
+            let stripe = &stripes[idlest(stripes)];
+            let mut batch = stripe.channel.batch();
+            let ticket = batch.push(kind::WRITE, |r| r.bytes(&stripe.handle).long(next).bytes(&buffer[..wanted]));
+            batch.send()?;
+            let at = next..next + wanted as u64;
+            next = at.end;
+            lock(&self.0).push(Arc::new(Write { at, outcome: Mutex::new(Outcome::Awaited(stripe.clone(), ticket)) }));
+        }
+        match flight {
+            Flight::One => self.settle(&at, confirmed),
+            Flight::Window => Ok(()),
+        }
+    }
+
+    /// Waits for those of `at`; fails as the first that failed.
+    pub fn settle(&self, at: &Range<u64>, confirmed: &dyn Fn(u64)) -> Result<()> {
+        self.take(|write| is_within(&write.at, at), confirmed)
+    }
+
+    /// Waits for those that overlap `at`, whose outcome does not count: the same bytes are sent again, and servers carry out several
+    /// requests at a time.
+    pub fn forget(&self, at: &Range<u64>) {
+        let _ = self.take(|write| write.at.start < at.end && at.start < write.at.end, &|_| {});
+    }
+
+    fn take(&self, chosen: impl Fn(&Write) -> bool, confirmed: &dyn Fn(u64)) -> Result<()> {
+        let due: Vec<Arc<Write>> = lock(&self.0).extract_if(.., |write| chosen(write)).collect();
+        let mut first = Ok(());
+        for write in due {
+            // All of them are taken in: the next try must not meet the answers of this one.
+            write.wait(confirmed);
+            first = first.and(write.outcome());
+        }
+        first
+    }
+
+    /// Waits until another may be sent; `false` if it could be at once. What has failed stays for whoever asks for it.
+    fn make_room(&self, most: usize, confirmed: &dyn Fn(u64)) -> bool {
+        let mut was_full = false;
+        loop {
+            let mut writes = lock(&self.0);
+            if writes.len() < most {
+                return was_full;
+            }
+            was_full = true;
+            // Wherever they are: a channel may be behind the others.
+            writes.iter().filter(|write| write.stands() == Stands::Answered).for_each(|write| write.wait(confirmed));
+            writes.retain(|write| write.stands() != Stands::Done);
+            let mut awaited = writes.iter().filter(|write| write.stands() == Stands::Awaited);
+            let Some(oldest) = awaited.next().cloned() else { return true };
+            if 1 + awaited.count() < most {
+                return true;
+            }
+            drop(writes);
+            oldest.wait(confirmed);
+        }
+    }
+}
+
+fn is_within(part: &Range<u64>, at: &Range<u64>) -> bool {
+    at.start <= part.start && part.end <= at.end
+}
