@@ -48,14 +48,15 @@ impl Device {
 impl Stream {
     /// `name` is for errors.
     pub fn read<'a>(&self, name: &'a Name, at: Range<u64>) -> Box<dyn Read + Send + 'a> {
-        Box::new(Reader::new(name, self.stripes.clone(), self.block, at, None, |_| {}))
+        let stripes = self.stripes.clone();
+        Box::new(Reader::new(name, move || Ok(stripes.clone()), self.block, at, None, |_| {}))
     }
 
     /// Calls `taken` with the bytes of each block that the server has acknowledged.
     pub fn write(&self, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
         let (writes, taken) = (Writes::default(), std::cell::RefCell::new(taken));
         let confirmed = |bytes| taken.borrow_mut()(bytes);
-        writes.send(&self.stripes, self.block, Flight::Window, at.clone(), from, &confirmed)?;
+        writes.send(&|| Ok(self.stripes.clone()), self.block, Flight::Window, at.clone(), from, &confirmed)?;
         writes.settle(&at, &confirmed)
     }
 }

@@ -91,9 +91,12 @@ impl Ahead {
     }
 }
 
+/// The channels that there are, at least one.
+type Stripes<'a> = dyn Fn() -> Result<Vec<Arc<Stripe>>> + Send + 'a;
+
 pub(super) struct Reader<'a> {
     name: &'a Name,
-    stripes: Vec<Arc<Stripe>>,
+    stripes: Box<Stripes<'a>>,
     /// Bytes of one request.
     block: usize,
     ahead: Option<&'a Ahead>,
@@ -111,7 +114,7 @@ impl<'a> Reader<'a> {
     /// `block` bytes per request; `taken` is called with the size of each block that has come.
     pub fn new(
         name: &'a Name,
-        stripes: Vec<Arc<Stripe>>,
+        stripes: impl Fn() -> Result<Vec<Arc<Stripe>>> + Send + 'a,
         block: usize,
         at: Range<u64>,
         ahead: Option<&'a Ahead>,
@@ -123,7 +126,7 @@ impl<'a> Reader<'a> {
             ahead.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= LONG)
         });
         let limit = ahead.and_then(|ahead| ahead.goes_on_to(&at)).unwrap_or(at.end).max(at.end);
-        let taken = Box::new(taken);
+        let (stripes, taken) = (Box::new(stripes), Box::new(taken));
         Reader { name, stripes, block, ahead, position: at.start, end: at.end, limit, follows, requested, taken }
     }
 
@@ -131,12 +134,16 @@ impl<'a> Reader<'a> {
         let alone = self.ahead.filter(|ahead| self.follows && ahead.readers.load(Ordering::Relaxed) == 1);
         let limit = alone.map_or(self.limit, |ahead| ahead.size.max(self.limit));
         let requested = &mut self.requested;
-        let most = (WINDOW / self.block).max(2) * self.stripes.len();
+        if requested.end >= limit {
+            return Ok(());
+        }
+        let stripes = (self.stripes)()?;
+        let most = (WINDOW / self.block).max(2) * stripes.len();
         while requested.end < limit && requested.in_flight.len() < most {
-            let stripe = &self.stripes[idlest(&self.stripes)];
+            let stripe = &stripes[idlest(&stripes)];
             // One write carries half a window; then comes the next channel.
             let mut batch = stripe.channel.batch();
-            for _ in 0..(most / self.stripes.len() / 2).max(1) {
+            for _ in 0..(most / stripes.len() / 2).max(1) {
                 if requested.end >= limit || requested.in_flight.len() >= most {
                     break;
                 }

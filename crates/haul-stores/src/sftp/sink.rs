@@ -34,7 +34,6 @@ pub(super) struct RemoteSink {
     /// This sink made the file: there is nothing in it that it did not write.
     made: bool,
     keep: MetaMask,
-    size: u64,
     chunk: u64,
     sync: bool,
     /// The end of what this sink wrote: a hole behind it is one already.
@@ -110,31 +109,23 @@ impl RemoteSink {
         made: bool,
     ) -> Self {
         shared.client.traffic.expect(spec.entry.size);
+        let again = path.clone();
+        let open = move |channel| Stripe::open(channel, &again, open::WRITE, &Attrs::default(), "open");
+        let size = if shared.client.opens_intact() { spec.entry.size } else { 0 };
         RemoteSink {
             shared: shared.clone(),
             name: name.clone(),
             target,
             path,
             token,
-            stripes: Stripes::of(stripe),
+            stripes: Stripes::of(&shared.client, size, stripe, open),
             made,
             keep: spec.keep,
-            size: spec.entry.size,
             chunk: spec.chunk,
             sync: spec.sync,
             written: AtomicU64::new(0),
             writes: Writes::default(),
         }
-    }
-
-    fn stripes(&self) -> Result<Vec<Arc<Stripe>>> {
-        self.stripes_of(if self.shared.client.opens_intact() { self.size } else { 0 })
-    }
-
-    /// As many as a file of `size` bytes gains from.
-    fn stripes_of(&self, size: u64) -> Result<Vec<Arc<Stripe>>> {
-        let open = |channel| Stripe::open(channel, &self.path, open::WRITE, &Attrs::default(), "open");
-        self.stripes.get(&self.shared.client, size, open)
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
@@ -144,7 +135,7 @@ impl RemoteSink {
         let end = (at.start / chunk).saturating_add(1).saturating_mul(chunk);
         self.writes.forget(&(at.start..end.max(at.end)));
         let flight = if client.in_order() { Flight::One } else { Flight::Window };
-        let sent = self.writes.send(&self.stripes()?, client.write_most, flight, at.clone(), from, &|bytes| client.carried(bytes));
+        let sent = self.writes.send(&|| self.stripes.get(), client.write_most, flight, at.clone(), from, &|bytes| client.carried(bytes));
         client.written(sent)?;
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
@@ -159,9 +150,7 @@ impl RemoteSink {
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         self.settle(&(0..u64::MAX))?;
         receipt::complete(entry.size, self.chunk, receipts)?;
-        let Some(stripe) = self.stripes_of(0)?.first().cloned() else {
-            return Err(Error::new(ErrorKind::Usage, "commit").because("it is not open"));
-        };
+        let stripe = self.stripes.first()?;
         let channel = &stripe.channel;
         let there = channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, "stat"))?;
         let set = |wanted: &Attrs| {

@@ -22,7 +22,6 @@ pub(super) struct RemoteFile {
     shared: Arc<Shared>,
     path: Vec<u8>,
     name: Name,
-    stamp: Stamp,
     stripes: Stripes,
     ahead: Ahead,
 }
@@ -34,6 +33,16 @@ fn changed(reason: &str) -> Error {
 /// The stamp of a remote file: the protocol has no inode.
 pub(super) fn stamp(attrs: &Attrs) -> Stamp {
     Stamp { size: attrs.size.unwrap_or(0), mtime: attrs.mtime(), version: 0 }
+}
+
+/// The file opened in a channel, if it is still the one that was looked at.
+fn stripe(channel: Arc<Channel>, path: &[u8], looked_at: Stamp) -> Result<Stripe> {
+    let stripe = Stripe::open(channel, path, open::READ, &Attrs::default(), "open")?;
+    let answer = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle))?;
+    if stamp(&attrs(&answer, "stat")?) != looked_at {
+        return Err(changed("it was replaced while it was opened"));
+    }
+    Ok(stripe)
 }
 
 impl RemoteFile {
@@ -52,26 +61,17 @@ impl RemoteFile {
         if !entry.is_bare() && stamp(&there) != entry.stamp() {
             return Err(changed("its size or time changed since it was listed"));
         }
-        let (stamp, stripes) = (stamp(&there), Stripes::default());
-        let file = RemoteFile { shared: shared.clone(), path, name: entry.name.clone(), stamp, stripes, ahead: Ahead::of(stamp.size) };
-        file.stripes.add(file.stripe(channel)?);
-        shared.client.traffic.expect(file.stamp.size);
-        Ok(file)
-    }
-
-    /// The file opened in a channel, if it is still the one that was looked at.
-    fn stripe(&self, channel: Arc<Channel>) -> Result<Stripe> {
-        let stripe = Stripe::open(channel, &self.path, open::READ, &Attrs::default(), "open")?;
-        let answer = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle))?;
-        if stamp(&attrs(&answer, "stat")?) != self.stamp {
-            return Err(changed("it was replaced while it was opened"));
-        }
-        Ok(stripe)
+        let stamp = stamp(&there);
+        let first = stripe(channel, &path, stamp)?;
+        shared.client.traffic.expect(stamp.size);
+        let again = path.clone();
+        let stripes = Stripes::of(&shared.client, stamp.size, first, move |channel| stripe(channel, &again, stamp));
+        Ok(RemoteFile { shared: shared.clone(), path, name: entry.name.clone(), stripes, ahead: Ahead::of(stamp.size) })
     }
 
     /// Appends the content of a file of size 0 that has one all the same, as those of `/proc` do.
     pub fn read_to_end(&self, to: &mut Vec<u8>) -> Result<()> {
-        let stripe = self.stripes()?.swap_remove(0);
+        let stripe = self.stripes.first()?;
         let most = self.shared.client.read_most as u64;
         let start = to.len();
         loop {
@@ -88,16 +88,12 @@ impl RemoteFile {
             }
         }
     }
-
-    fn stripes(&self) -> Result<Vec<Arc<Stripe>>> {
-        self.stripes.get(&self.shared.client, self.stamp.size, |channel| self.stripe(channel))
-    }
 }
 
 impl Source for RemoteFile {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
-        let (client, stripes) = (&self.shared.client, self.stripes().map_err(|e| e.on(&self.name))?);
-        Ok(Box::new(Reader::new(&self.name, stripes, client.read_most, at, Some(&self.ahead), |bytes| client.carried(bytes))))
+        let client = &self.shared.client;
+        Ok(Box::new(Reader::new(&self.name, || self.stripes.get(), client.read_most, at, Some(&self.ahead), |bytes| client.carried(bytes))))
     }
 
     fn goes_on(&self, at: Range<u64>) {

@@ -52,50 +52,106 @@ impl Drop for Stripe {
     }
 }
 
+/// Opens a file in a channel.
+pub(super) type Open = dyn Fn(Arc<Channel>) -> Result<Stripe> + Send + Sync;
+
 /// One file in all channels in which it is open.
-#[derive(Debug, Default)]
-pub(super) struct Stripes(Mutex<Vec<Arc<Stripe>>>);
+pub(super) struct Stripes {
+    client: Arc<Client>,
+    size: u64,
+    open: Arc<Open>,
+    opened: Arc<Mutex<Opened>>,
+}
+
+#[derive(Default)]
+struct Opened {
+    stripes: Vec<Arc<Stripe>>,
+    /// A thread opens it in further channels.
+    is_opening: bool,
+    /// It is opened in no further ones.
+    is_final: bool,
+}
 
 impl Stripes {
-    pub fn of(first: Stripe) -> Stripes {
-        Stripes(Mutex::new(vec![Arc::new(first)]))
+    /// A file of `size` bytes that is open in one channel.
+    pub fn of(
+        client: &Arc<Client>,
+        size: u64,
+        first: Stripe,
+        open: impl Fn(Arc<Channel>) -> Result<Stripe> + Send + Sync + 'static,
+    ) -> Stripes {
+        let opened = Opened { stripes: vec![Arc::new(first)], ..Opened::default() };
+        Stripes { client: client.clone(), size, open: Arc::new(open), opened: Arc::new(Mutex::new(opened)) }
     }
 
-    pub fn add(&self, stripe: Stripe) {
-        lock(&self.0).push(Arc::new(stripe));
-    }
-
+    /// Where it is open now, without opening it anew.
     pub fn opened(&self) -> Vec<Arc<Stripe>> {
-        lock(&self.0).clone()
+        lock(&self.opened).stripes.clone()
     }
 
+    /// The same for whoever closes it.
     pub fn take(&self) -> Vec<Arc<Stripe>> {
-        std::mem::take(&mut *lock(&self.0))
+        let mut opened = lock(&self.opened);
+        opened.is_final = true;
+        std::mem::take(&mut opened.stripes)
     }
 
-    /// As many as a file of `size` bytes gains from and the server has channels for by now, opened as needed: again after a lost
-    /// connection, too.
-    pub fn get(&self, client: &Client, size: u64, open: impl Fn(Arc<Channel>) -> Result<Stripe> + Sync) -> Result<Vec<Arc<Stripe>>> {
-        let mut stripes = lock(&self.0);
-        stripes.retain(|stripe| !stripe.channel.is_over());
-        if stripes.is_empty() {
-            stripes.push(Arc::new(open(client.channel()?)?));
+    /// One of them; opened anew after a lost connection.
+    pub fn first(&self) -> Result<Arc<Stripe>> {
+        self.first_of(&mut lock(&self.opened))
+    }
+
+    fn first_of(&self, opened: &mut Opened) -> Result<Arc<Stripe>> {
+        opened.stripes.retain(|stripe| !stripe.channel.is_over());
+        if let Some(first) = opened.stripes.first() {
+            return Ok(first.clone());
         }
-        let wanted = if size >= LARGE && !client.in_order() { client.stripes() } else { 1 };
-        if stripes.len() < wanted {
-            let mut fresh = client.channels.several(wanted)?;
-            fresh.retain(|channel| !stripes.iter().any(|stripe| Arc::ptr_eq(&stripe.channel, channel)));
-            fresh.truncate(wanted - stripes.len());
-            // Side by side: each takes a round trip or two.
-            let opened: Vec<Result<Stripe>> = std::thread::scope(|scope| {
-                let opening: Vec<_> = fresh.into_iter().map(|channel| scope.spawn(|| open(channel))).collect();
-                opening.into_iter().filter_map(|one| one.join().ok()).collect()
-            });
-            for stripe in opened {
-                stripes.push(Arc::new(stripe?));
+        let first = Arc::new((self.open)(self.client.channel()?)?);
+        opened.stripes.push(first.clone());
+        Ok(first)
+    }
+
+    /// Those in which it is open, at least one. Up to as many as the file gains from are opened beside the work, as there are channels.
+    pub fn get(&self) -> Result<Vec<Arc<Stripe>>> {
+        let mut opened = lock(&self.opened);
+        self.first_of(&mut opened)?;
+        let wanted = if self.size >= LARGE && !self.client.in_order() { self.client.stripes() } else { 1 };
+        if opened.stripes.len() < wanted && !opened.is_opening && !opened.is_final {
+            self.open_in_more(&mut opened, wanted);
+        }
+        Ok(opened.stripes.clone())
+    }
+
+    fn open_in_more(&self, opened: &mut Opened, wanted: usize) {
+        let Ok(mut fresh) = self.client.channels.several(wanted) else { return };
+        fresh.retain(|channel| !opened.stripes.iter().any(|stripe| Arc::ptr_eq(&stripe.channel, channel)));
+        fresh.truncate(wanted - opened.stripes.len());
+        if fresh.is_empty() {
+            return;
+        }
+        let (open, shared) = (self.open.clone(), self.opened.clone());
+        let open_in = move |channel: Arc<Channel>| {
+            let made = open(channel.clone());
+            let mut opened = lock(&shared);
+            match made {
+                Ok(stripe) if !opened.is_final => opened.stripes.push(Arc::new(stripe)),
+                Ok(_) => {}
+                // It would fail again: that it is another file by now shows before the end.
+                Err(_) => opened.is_final |= !channel.is_over(),
             }
-        }
-        Ok(stripes.clone())
+        };
+        let shared = self.opened.clone();
+        let work = move || {
+            std::thread::scope(|scope| {
+                for channel in fresh {
+                    let open_in = &open_in;
+                    // Without the thread there is one less.
+                    let _ = std::thread::Builder::new().name("open".into()).spawn_scoped(scope, move || open_in(channel));
+                }
+            });
+            lock(&shared).is_opening = false;
+        };
+        opened.is_opening = std::thread::Builder::new().name("open".into()).spawn(work).is_ok();
     }
 }
 

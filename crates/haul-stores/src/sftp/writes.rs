@@ -78,31 +78,32 @@ enum Stands {
 }
 
 impl Writes {
-    /// Sends the bytes of `at`, `block` bytes per request. Whether the server has them [`Writes::settle`] tells. `confirmed` is called
+    /// Sends the bytes of `at`, `block` bytes per request, in the channels that there are at that time. Whether the server has them [`Writes::settle`] tells. `confirmed` is called
     /// with the size of each block, of this call or an earlier one, that the server is seen to have.
     pub fn send(
         &self,
-        stripes: &[Arc<Stripe>],
+        stripes: &dyn Fn() -> Result<Vec<Arc<Stripe>>>,
         block: usize,
         flight: Flight,
         at: Range<u64>,
         from: &mut dyn Read,
         confirmed: &dyn Fn(u64),
     ) -> Result<()> {
-        let most = match flight {
-            Flight::One => 1,
-            Flight::Window => (WINDOW / block).max(2) * stripes.len(),
-        };
         let mut buffer = vec![0; block];
         let mut next = at.start;
         while next < at.end {
             let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
             fill_whole(from, &mut buffer[..wanted])?;
+            let stripes = stripes()?;
+            let most = match flight {
+                Flight::One => 1,
+                Flight::Window => (WINDOW / block).max(2) * stripes.len(),
+            };
             if self.make_room(most, confirmed) {
                 // A failure is seen soon, not when a whole chunk has been sent in vain.
                 self.take(|write| is_within(&write.at, &at) && write.stands() == Stands::Failed, confirmed)?;
             }
-            let stripe = &stripes[idlest(stripes)];
+            let stripe = &stripes[idlest(&stripes)];
             let mut batch = stripe.channel.batch();
             let ticket = batch.push(kind::WRITE, |r| r.bytes(&stripe.handle).long(next).bytes(&buffer[..wanted]));
             batch.send()?;
