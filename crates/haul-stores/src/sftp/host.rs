@@ -19,6 +19,8 @@ pub struct Host {
     scheme: &'static str,
 }
 
+/// Workers that may write one file at a time: while one waits for the end of its chunk the others fill the connection.
+const WRITERS: u32 = 4;
 /// Channels at the most: OpenSSH allows ten sessions in one connection by default.
 pub const CHANNELS: usize = 8;
 
@@ -159,7 +161,8 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         attach: true,
         direct_create: true,
         bundle_files: 40,
-        writers_per_file: 4,
+        // Others may take the bytes of a file only in their order.
+        writers_per_file: if client.opens_intact() { WRITERS } else { 1 },
         ..Caps::minimal()
     }
 }
