@@ -88,7 +88,7 @@ impl Limiter {
             Limiter::Copying => "copying",
             Limiter::Verifying => "verifying",
             Limiter::Processors => "processors",
-            Limiter::RemoteProcessors => "far-processors",
+            Limiter::RemoteProcessors => "remote-processors",
             Limiter::Limit => "bwlimit",
             Limiter::Workers => "workers",
             Limiter::OneFile => "one-file",

@@ -38,8 +38,10 @@ pub struct Figures {
     pub stages: Vec<StageTime>,
     /// Workers that had nothing to do.
     pub idle: f64,
-    pub far_source: Option<RemoteFigures>,
-    pub far_destination: Option<RemoteFigures>,
+    #[serde(alias = "far_source")]
+    pub remote_source: Option<RemoteFigures>,
+    #[serde(alias = "far_destination")]
+    pub remote_destination: Option<RemoteFigures>,
     pub pace: Vec<Part>,
     /// How the work was spread over several ranks.
     pub ranks: Option<SpreadFigures>,
@@ -156,8 +158,8 @@ impl Figures {
                 })
                 .collect(),
             idle: seconds(report.times.idle),
-            far_source: figures(report.remote_source, &ends.source),
-            far_destination: figures(report.remote_destination, &ends.destination),
+            remote_source: figures(report.remote_source, &ends.source),
+            remote_destination: figures(report.remote_destination, &ends.destination),
             pace: report.pace.points.iter().map(part).collect(),
             ranks: Spread::of(&report.ranks).as_ref().map(SpreadFigures::from),
         }

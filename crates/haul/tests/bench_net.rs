@@ -74,22 +74,22 @@ fn a_link_of_a_known_rate_is_found_each_way() {
     let (w, _link) = network::over(link, "");
     w.tree("remote-home: data=100K dir/more=5");
     let before = below(&w.path("remote-home"));
-    for (words, way) in [("", "direct"), ("--no-direct", "ssh"), ("--no-agent", "sftp")] {
-        let command = format!("bench net --json --streams 1,2 --seconds 1 --repeat 1 --out run-{way} {words} testhost");
-        let haul = if way == "sftp" { w.plain(&command) } else { w.haul(&command) };
+    for (words, route) in [("", "direct"), ("--no-direct", "ssh"), ("--no-agent", "sftp")] {
+        let command = format!("bench net --json --streams 1,2 --seconds 1 --repeat 1 --out run-{route} {words} testhost");
+        let haul = if route == "sftp" { w.plain(&command) } else { w.haul(&command) };
         let ended = haul.ends(0);
         let found = document(&ended);
-        assert!(points(&found).all(|point| point["more"]["way"] == way) && failed(&found) == 0, "{ended}");
+        assert!(points(&found).all(|point| point["more"]["route"] == route) && failed(&found) == 0, "{ended}");
         // Headers, acknowledgements and ssh's own bytes take some of the rate, other processes may take more; what was queued
         // before the second began may add a little.
         for (direction, rate) in [("out", forth), ("in", back)] {
             let share = best(&found)[direction] / rate as f64;
-            assert!((0.3..1.1).contains(&share), "{direction} {way}: {share}\n{ended}");
+            assert!((0.3..1.1).contains(&share), "{direction} {route}: {share}\n{ended}");
         }
         let asked = found["points"].as_array().expect("a list").iter().find(|point| point["contender"] == "round trip");
         let asked = asked.and_then(|asked| asked["latency_seconds"]["p50"].as_f64()).expect("a number");
         assert!((0.008..0.5).contains(&asked), "{asked}\n{ended}");
-        let run = samples(&w.path(format!("run-{way}")));
+        let run = samples(&w.path(format!("run-{route}")));
         assert!(run.iter().skip(1).all(|sample| sample["series"].as_array().is_some_and(|points| points.len() >= 4)), "{run:?}");
     }
     assert_eq!(below(&w.path("remote-home")), before, "nothing is written there");

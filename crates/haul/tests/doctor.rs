@@ -54,7 +54,7 @@ fn a_plain_host() {
     assert_eq!(err, "");
     let facts = facts(&w, "testhost");
     assert_eq!(
-        (&facts["usable"], &facts["way"], &facts["haul"], &facts["data"]),
+        (&facts["usable"], &facts["route"], &facts["haul"], &facts["data"]),
         (&true.into(), &"sftp".into(), &Value::Null, &Value::Null)
     );
     assert_eq!(facts["home"]["path"], w.path("home").display().to_string());
@@ -66,7 +66,7 @@ fn a_plain_host() {
 fn a_host_with_haul() {
     let w = world("");
     let facts = facts(&w, &format!("{AGENT} --accept testhost"));
-    assert_eq!(facts["way"], "haul");
+    assert_eq!(facts["route"], "haul");
     assert_eq!(facts["haul"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(facts["haul"]["path"], env!("CARGO_BIN_EXE_haul"));
     assert_eq!(facts["sessions"]["opened"], 8);
@@ -100,7 +100,7 @@ fn few_sessions_are_counted_and_lived_with() {
         let w = world(&format!("MaxSessions {allowed}"));
         let facts = facts(&w, &format!("{agent} testhost"));
         assert_eq!(facts["sessions"]["opened"], allowed, "{agent} {facts}");
-        assert_eq!(facts["way"], if agent.is_empty() { "sftp" } else { "haul" }, "{facts}");
+        assert_eq!(facts["route"], if agent.is_empty() { "sftp" } else { "haul" }, "{facts}");
         assert!(facts["sftp"].is_object(), "{facts}");
     }
 }
@@ -140,7 +140,7 @@ fn what_cannot_be_reached_ends_with_10_and_the_others_are_said() {
 fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
     let w = world("ForceCommand internal-sftp");
     let facts = facts(&w, "testhost");
-    assert_eq!((&facts["way"], &facts["system"], &facts["clock"]), (&"sftp".into(), &Value::Null, &Value::Null), "{facts}");
+    assert_eq!((&facts["route"], &facts["system"], &facts["clock"]), (&"sftp".into(), &Value::Null, &Value::Null), "{facts}");
     assert_eq!(facts["sessions"]["opened"], 8);
     assert!(facts["home"]["free"].as_u64() > Some(0), "{facts}");
     assert_eq!(
@@ -154,7 +154,7 @@ fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
 fn what_login_scripts_print_is_counted() {
     let w = world("ForceCommand printf 'Welcome to the machine\\n'; eval \"$SSH_ORIGINAL_COMMAND\"");
     let facts = facts(&w, &format!("{AGENT} testhost"));
-    assert_eq!((&facts["system"]["noise"], &facts["way"]), (&23.into(), &"haul".into()), "{facts}");
+    assert_eq!((&facts["system"]["noise"], &facts["route"]), (&23.into(), &"haul".into()), "{facts}");
     assert!(facts["advice"].to_string().contains("print 23 bytes"), "{facts}");
 }
 

@@ -135,7 +135,7 @@ fn a_link_of_little_rate() {
     let said = world.limited("cp src/ testhost:~/copy", "network");
     assert!(said["limited_by"].as_str().expect("text").starts_with("the network to testhost"), "{said:#}");
     assert!(said["next"][0].as_str().expect("text").contains("haul bench net testhost"), "{said:#}");
-    assert!(said["far_destination"]["processors"].as_u64().is_some_and(|n| n > 0), "{said:#}");
+    assert!(said["remote_destination"]["processors"].as_u64().is_some_and(|n| n > 0), "{said:#}");
     world.rename("copy", "back");
     world.limited("cp testhost:~/back/ ~/copy", "network");
 }
@@ -144,7 +144,7 @@ fn a_link_of_little_rate() {
 fn a_long_route() {
     let world = World::behind(Route { delay: ms(100), ..Route::default() }, &format!("src: {}", files(40, "2K")));
     let said = world.limited("cp src/ testhost:~/copy", "network");
-    assert!(said["far_destination"]["round_trip"].as_f64().is_some_and(|trip| trip >= 0.2), "{said:#}");
+    assert!(said["remote_destination"]["round_trip"].as_f64().is_some_and(|trip| trip >= 0.2), "{said:#}");
 }
 
 #[test]

@@ -39,17 +39,19 @@ impl Limit {
     /// As samples have it.
     pub fn word(self) -> &'static str {
         match self {
-            Limit::Network => "way",
+            Limit::Network => "network",
             Limit::ProcessorsHere => "processors-here",
-            Limit::ProcessorsRemote => "processors-there",
+            Limit::ProcessorsRemote => "processors-remote",
             Limit::SshHere => "ssh-here",
-            Limit::SshRemote => "ssh-there",
+            Limit::SshRemote => "ssh-remote",
             Limit::ThreadsHere => "threads-here",
-            Limit::ThreadsRemote => "threads-there",
+            Limit::ThreadsRemote => "threads-remote",
         }
     }
 
     pub(crate) fn from_word(word: &str) -> Option<Limit> {
+        // As runs of earlier versions have it.
+        let word = if word == "way" { "network".into() } else { word.replace("-there", "-remote") };
         Self::ALL.into_iter().find(|limit| limit.word() == word)
     }
 
@@ -116,6 +118,9 @@ mod tests {
         );
         for limit in Limit::ALL {
             assert_eq!(Limit::from_word(limit.word()), Some(limit));
+        }
+        for (earlier, limit) in [("way", Limit::Network), ("ssh-there", Limit::SshRemote)] {
+            assert_eq!(Limit::from_word(earlier), Some(limit));
         }
     }
 }

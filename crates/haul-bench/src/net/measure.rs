@@ -287,7 +287,7 @@ fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Wind
     let number = |value: f64| Value::from((value * 1e6).round() / 1e6);
     let mut more: Vec<(&str, Value)> = vec![
         ("links", streams.links.into()),
-        ("way", way(remote, streams).into()),
+        ("route", route(remote, streams).into()),
         ("warm_up_seconds", number(window.warm_up.as_secs_f64())),
     ];
     if let Some(begun) = moments.first() {
@@ -320,7 +320,7 @@ fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Wind
 }
 
 /// What carries the data, in a word.
-fn way(remote: &Remote<'_>, streams: Streams) -> &'static str {
+fn route(remote: &Remote<'_>, streams: Streams) -> &'static str {
     match remote {
         Remote::Agent(_) if streams.direct => "direct",
         Remote::Agent(_) => "ssh",

@@ -55,10 +55,7 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
 }
 
 fn net_table(points: &[&Point<'_>]) -> Table {
-    let limit = |p: &Point<'_>| match p.limit()? {
-        limit if Limit::from_word(limit) == Some(Limit::Network) => Some("network".to_string()),
-        limit => Some(limit.replace('-', " ")),
-    };
+    let limit = |p: &Point<'_>| p.limit().map(|limit| Limit::from_word(limit).map_or(limit, |known| known.word()).replace('-', " "));
     // CPU seconds of haul and ssh for each GiB.
     let processor = |side: &'static str| {
         move |p: &&Point<'_>| {

@@ -14,7 +14,7 @@ fn every_file_is_read_back_once() {
     let ended = w.haul(&format!("{COPY} --verify src/ dst")).ends(0);
     let bytes = (700 << 10) + (5 << 10) + 300_001 + 300 * 2000;
     assert_eq!((ended.number("verified_files"), ended.number("verified_bytes")), (304, bytes), "{ended}");
-    assert!(ended.finished()["proof"].as_str().is_some_and(|proof| proof.starts_with("reread")), "{ended}");
+    assert!(ended.finished()["verified_by"].as_str().is_some_and(|proof| proof.starts_with("reread")), "{ended}");
     w.assert_done("dst", What::USUAL, "verified");
     // Nothing is left to verify.
     assert_eq!(w.haul("cp --json --verify src/ dst").ends(0).number("verified_files"), 0);

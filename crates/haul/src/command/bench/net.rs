@@ -130,7 +130,7 @@ fn route(connect: &Connect, host: &SshHost, samples: &[Sample]) -> String {
     let Route::Agent(agent) = &host.route else {
         return "Route: plain SFTP from /dev/zero and to /dev/null (zeros compress to nothing if ssh_config sets Compression).".into();
     };
-    if samples.iter().any(|sample| sample.more.get("way").is_some_and(|way| way == "direct")) {
+    if samples.iter().any(|sample| sample.more.get("route").is_some_and(|route| route == "direct")) {
         return "Route: haul on the remote host, data over direct encrypted TCP connections.".into();
     }
     let not_direct = match agent.why_not_direct() {

@@ -92,7 +92,7 @@ fn sessions(facts: &Facts) -> Option<String> {
         return Some("no safe directory for a control socket: create $XDG_RUNTIME_DIR, or own /tmp/haul-UID with mode 0700".into());
     }
     let direct = facts.data.as_ref().is_some_and(works);
-    let matters = facts.way == Some("sftp") || !direct;
+    let matters = facts.route == Some("sftp") || !direct;
     (sessions.opened < sessions.tried && matters && facts.round_trip.is_some_and(|time| time >= LONG || sessions.opened == 1)).then(|| {
         format!("the host allows {} sessions per login; MaxSessions 10 in its sshd_config, the default, allows more", sessions.opened)
     })
@@ -125,7 +125,7 @@ fn clock(facts: &Facts) -> Option<String> {
 }
 
 fn sftp(facts: &Facts) -> Option<String> {
-    let sftp = facts.sftp.as_ref().filter(|_| facts.way == Some("sftp"))?;
+    let sftp = facts.sftp.as_ref().filter(|_| facts.route == Some("sftp"))?;
     (!sftp.extensions.contains(&"posix-rename"))
         .then(|| "its SFTP cannot replace files atomically: for a moment the file is missing".into())
 }
@@ -150,7 +150,7 @@ mod tests {
         let works = || Direction { works: true, ..Direction::default() };
         Facts {
             usable: true,
-            way: Some("haul"),
+            route: Some("haul"),
             login: Some(Login { seconds: 0.3, master: "haul", method: Some("publickey".into()), ..Login::default() }),
             system: Some(System::default()),
             haul: Some(Haul { version: env!("CARGO_PKG_VERSION").into(), path: None, protocol: 1 }),
@@ -187,7 +187,7 @@ mod tests {
         says(|f| f.login.as_mut().expect("there").seconds = 9.0, "UseDNS");
         says(|f| f.system.as_mut().expect("there").noise = 31, "print 31 bytes");
         says(|f| f.clock = Some(Clock { ahead: -7200.0, within: 0.1 }), "differ by 2h00m");
-        says(|f| (f.way, f.sftp) = (Some("sftp"), Some(Sftp::default())), "atomically");
+        says(|f| (f.route, f.sftp) = (Some("sftp"), Some(Sftp::default())), "atomically");
         says(|f| f.home.as_mut().expect("there").free = Some(1), "nearly full");
         says(|f| f.home.as_mut().expect("there").free_inodes = Some(1), "inodes");
     }

@@ -16,7 +16,7 @@ pub struct Document<'a> {
 pub struct Facts {
     pub host: String,
     pub usable: bool,
-    pub way: Option<&'static str>,
+    pub route: Option<&'static str>,
     pub error: Option<Failure>,
     pub login: Option<Login>,
     pub connection: Option<Connection>,

@@ -17,7 +17,7 @@ pub fn examine(hosts: &Hosts, location: &Location, facts: &mut Facts) -> Result<
     let seconds = began.elapsed().as_secs_f64();
     let server = FtpHost::of(&*host).ok_or_else(|| Error::new(ErrorKind::Unsupported, "examine").because("is no FTP server"))?;
     let found = server.examine()?;
-    facts.way = Some("ftp");
+    facts.route = Some("ftp");
     facts.login = Some(Login { seconds, user: Some(found.user), master: "none", ..Login::default() });
     facts.round_trip = Some(found.round_trip.as_secs_f64());
     facts.sessions = Some(Sessions { opened: found.sessions.0, tried: found.sessions.1 });

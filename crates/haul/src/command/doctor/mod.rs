@@ -153,7 +153,7 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
         Err(e) if facts.haul.is_none() => return Err(login.explain(e)),
         Err(e) => facts.sftp_error = Some(safe(login.explain(e).reason().as_bytes())),
     }
-    facts.way = Some(if facts.haul.is_some() { "haul" } else { "sftp" });
+    facts.route = Some(if facts.haul.is_some() { "haul" } else { "sftp" });
     Ok(())
 }
 

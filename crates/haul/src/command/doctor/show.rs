@@ -10,7 +10,7 @@ const NAMES: usize = 14;
 
 pub fn text(facts: &Facts) -> String {
     let mut block = Block::default();
-    let how = match (&facts.error, facts.usable, facts.way) {
+    let how = match (&facts.error, facts.usable, facts.route) {
         (Some(failed), ..) => format!("does not work: {}", failed.reason),
         (None, true, Some("haul")) => "works, with haul on the host".into(),
         (None, true, Some("ftp")) => "works, by FTP".into(),

@@ -135,6 +135,6 @@ mod tests {
         let job = show::tests::job();
         let ranks = Some(crate::spread::SpreadFigures::from(&crate::spread::tests::spread()));
         let figures = Figures { ranks, ..show::tests::figures() };
-        as_documented(&as_json(&job, &Figures { far_source: figures.far_destination.clone(), ..figures }));
+        as_documented(&as_json(&job, &Figures { remote_source: figures.remote_destination.clone(), ..figures }));
     }
 }

@@ -76,7 +76,7 @@ fn stages(figures: &Figures, width: usize, to: &mut String) {
         let _ = write!(beside, ", {} waiting for CPU", seconds(processors.queue));
     }
     put(to, &format!("  CPU: {beside}. Idle workers: {}.", seconds(figures.idle)), width, 4);
-    for remote in [&figures.far_source, &figures.far_destination].into_iter().flatten() {
+    for remote in [&figures.remote_source, &figures.remote_destination].into_iter().flatten() {
         put(to, &format!("  {}", remote_words(remote)), width, 4);
     }
 }
@@ -191,7 +191,7 @@ pub mod tests {
                 stage("planning", "sorting, comparing names", 0.01, 0.0001),
             ],
             idle: 2.5,
-            far_destination: Some(RemoteFigures {
+            remote_destination: Some(RemoteFigures {
                 host: "cluster".into(),
                 writing: 20.0,
                 processors: 64,
