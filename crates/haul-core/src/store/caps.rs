@@ -50,6 +50,8 @@ pub struct Caps {
     pub attach: bool,
     /// A small new file may be created under its final name (see rules on intents).
     pub direct_create: bool,
+    /// `landed` confirms any range that was written in a round trip: what comes without a size is confirmed piece by piece.
+    pub lands_pieces: bool,
     /// Workers that gain by writing one file at the same time; at least 1.
     pub writers_per_file: u32,
     /// Workers that gain by reading one file at the same time; at least 1.
@@ -102,6 +104,7 @@ impl Caps {
             copies: false,
             attach: false,
             direct_create: false,
+            lands_pieces: false,
             writers_per_file: 1,
             readers_per_file: 1,
             chunk_unit: 1,

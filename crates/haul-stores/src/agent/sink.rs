@@ -30,6 +30,8 @@ pub(super) struct RemoteSink {
     handle: Mutex<Handle>,
     /// Writes whose answers have not been read, by where they begin.
     in_flight: Mutex<Vec<(Range<u64>, Ticket)>>,
+    /// Those that failed and have not been sent again.
+    failed: Mutex<Vec<(Range<u64>, Error)>>,
     /// The end of what this sink wrote; a hole behind it is one already if the file is new.
     written: AtomicU64,
     made: bool,
@@ -60,6 +62,7 @@ impl RemoteSink {
             spec: OwnedSpec::of(spec),
             handle: Mutex::new(Handle::of(file)),
             in_flight: Mutex::default(),
+            failed: Mutex::default(),
             written: AtomicU64::new(0),
             made,
         }
@@ -106,6 +109,7 @@ impl RemoteSink {
         let chunk = self.spec.chunk.max(1);
         let end = (at.start / chunk).saturating_add(1).saturating_mul(chunk);
         let _ = self.wait_for(|part, _| at.start <= part.start && part.end <= end);
+        lock(&self.failed).retain(|(part, _)| part.start < at.start || part.end > end);
         self.wait_for(|part, _| part.start < at.end && at.start < part.end)
     }
 
@@ -122,14 +126,24 @@ impl RemoteSink {
 
     /// Waits for the answers to the writes that are chosen.
     fn wait_for(&self, chosen: impl Fn(&Range<u64>, &Ticket) -> bool) -> Result<()> {
-        let due: Vec<Ticket> =
-            lock(&self.in_flight).extract_if(.., |(part, ticket)| chosen(part, ticket)).map(|(_, ticket)| ticket).collect();
+        let due: Vec<_> = lock(&self.in_flight).extract_if(.., |(part, ticket)| chosen(part, ticket)).collect();
         let mut first = Ok(());
-        for ticket in due {
+        for (part, ticket) in due {
             // All of them are taken in: the next try must not meet the answers of this one.
-            first = first.and(ticket.wait().map(|_| ()));
+            let answered = ticket.wait().map(|_| ());
+            if let Err(e) = &answered {
+                lock(&self.failed).push((part, e.again()));
+            }
+            first = first.and(answered);
         }
         first
+    }
+
+    /// Waits until the remote end has the bytes of `at`. What failed of them fails until it is sent again.
+    fn settle(&self, at: &Range<u64>) -> Result<()> {
+        let is_within = |part: &Range<u64>| at.start <= part.start && part.end <= at.end;
+        let _ = self.wait_for(|part, _| is_within(part));
+        lock(&self.failed).iter().find(|(part, _)| is_within(part)).map_or(Ok(()), |(_, e)| Err(e.again()))
     }
 }
 
@@ -210,13 +224,13 @@ impl Sink for RemoteSink {
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
-        self.wait_for(|part, _| chunk.at.start <= part.start && part.end <= chunk.at.end).map_err(|e| e.on(&self.name))?;
+        self.settle(&chunk.at).map_err(|e| e.on(&self.name))?;
         Ok(Box::default())
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
         let reread = || {
-            self.wait_for(|_, _| true)?;
+            self.settle(&(0..u64::MAX))?;
             RemoteSource::begin(&self.root, Origin::Written(self.file()?.number), self.name.clone(), 0)
         };
         Ok(Box::new(reread().map_err(|e| e.on(&self.name))?))
@@ -224,7 +238,7 @@ impl Sink for RemoteSink {
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         let commit = || {
-            self.wait_for(|_, _| true)?;
+            self.settle(&(0..u64::MAX))?;
             let answer = self.file()?.call(ops::COMMIT, |to| to.number(self.root.number).entry(entry).receipts(receipts))?;
             answer.body().landed()
         };

@@ -161,6 +161,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         attach: true,
         direct_create: true,
         bundle_files: 40,
+        lands_pieces: true,
         // Others may take the bytes of a file only in their order.
         writers_per_file: if client.opens_intact() { WRITERS } else { 1 },
         ..Caps::minimal()

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use haul_core::error::Result;
+use haul_core::error::{Error, Result};
 use haul_core::fill::fill_whole;
 use haul_core::lock::lock;
 
@@ -21,7 +21,7 @@ pub(super) enum Flight {
     Window,
 }
 
-/// Those whose outcome nobody has asked for, the oldest first. Any thread sends, and waits for any of them.
+/// Those that are not known to have arrived, the oldest first. Any thread sends, and waits for any of them.
 #[derive(Default)]
 pub(super) struct Writes(Mutex<Vec<Arc<Write>>>);
 
@@ -49,11 +49,11 @@ impl Write {
         *outcome = Outcome::Known(answered);
     }
 
-    /// Its outcome, after [`Write::wait`].
-    fn outcome(&self) -> Result<()> {
-        match std::mem::replace(&mut *lock(&self.outcome), Outcome::Known(Ok(()))) {
-            Outcome::Known(outcome) => outcome,
-            Outcome::Awaited(..) => Ok(()),
+    /// Why it failed, if that is known.
+    fn failure(&self) -> Option<Error> {
+        match &*lock(&self.outcome) {
+            Outcome::Known(Err(e)) => Some(e.again()),
+            _ => None,
         }
     }
 
@@ -101,7 +101,7 @@ impl Writes {
             };
             if self.make_room(most, confirmed) {
                 // A failure is seen soon, not when a whole chunk has been sent in vain.
-                self.take(|write| is_within(&write.at, &at) && write.stands() == Stands::Failed, confirmed)?;
+                self.failure(|write| is_within(&write.at, &at) && write.stands() == Stands::Failed).map_or(Ok(()), Err)?;
             }
             let stripe = &stripes[idlest(&stripes)];
             let mut batch = stripe.channel.batch();
@@ -117,26 +117,24 @@ impl Writes {
         }
     }
 
-    /// Waits for those of `at`; fails as the first that failed.
+    /// Waits for those of `at`; fails as the first that failed, and does so again until those bytes are sent again.
     pub fn settle(&self, at: &Range<u64>, confirmed: &dyn Fn(u64)) -> Result<()> {
-        self.take(|write| is_within(&write.at, at), confirmed)
+        let due: Vec<Arc<Write>> = lock(&self.0).iter().filter(|write| is_within(&write.at, at)).cloned().collect();
+        due.iter().for_each(|write| write.wait(confirmed));
+        lock(&self.0).retain(|write| !is_within(&write.at, at) || write.stands() != Stands::Done);
+        self.failure(|write| is_within(&write.at, at)).map_or(Ok(()), Err)
     }
 
     /// Waits for those that overlap `at`, whose outcome does not count: the same bytes are sent again, and servers carry out several
     /// requests at a time.
     pub fn forget(&self, at: &Range<u64>) {
-        let _ = self.take(|write| write.at.start < at.end && at.start < write.at.end, &|_| {});
+        let due: Vec<_> = lock(&self.0).extract_if(.., |write| write.at.start < at.end && at.start < write.at.end).collect();
+        due.iter().for_each(|write| write.wait(&|_| {}));
     }
 
-    fn take(&self, chosen: impl Fn(&Write) -> bool, confirmed: &dyn Fn(u64)) -> Result<()> {
-        let due: Vec<Arc<Write>> = lock(&self.0).extract_if(.., |write| chosen(write)).collect();
-        let mut first = Ok(());
-        for write in due {
-            // All of them are taken in: the next try must not meet the answers of this one.
-            write.wait(confirmed);
-            first = first.and(write.outcome());
-        }
-        first
+    fn failure(&self, chosen: impl Fn(&Write) -> bool) -> Option<Error> {
+        let writes = lock(&self.0).clone();
+        writes.iter().filter(|write| chosen(write)).find_map(|write| write.failure())
     }
 
     /// Waits until another may be sent; `false` if it could be at once. What has failed stays for whoever asks for it.

@@ -86,14 +86,14 @@ impl Reach {
         // Where haul was not found today it will hardly be: SFTP begins while it is looked for.
         let hopes = !plain && self.flags.agent.is_none() && !self.flags.install_agent && self.routes.is_plain(&self.endpoint);
         let early = if hopes && self.login.is_shared()? { Early::begin(&self.login) } else { Early::default() };
-        let agent = if plain { None } else { self.agent(path)? };
+        let agent = if plain { None } else { self.agent(path, &early)? };
         let route = match agent {
             Some(host) => Route::Agent(host),
             None => {
                 let early = Arc::new(early);
                 let connect = |login: Arc<Login>| {
                     let early = early.clone();
-                    let channel = Box::new(move || early.take().unwrap_or_else(|| login.sftp()));
+                    let channel = Box::new(move || early.take().map_or_else(|| login.sftp(), Ok));
                     sftp::Host::connect("ssh", self.endpoint.clone(), channel, self.sessions())
                 };
                 let host = self.login.again(|| connect(self.login.clone())).map_err(|e| self.without_sftp(e))?;
@@ -148,7 +148,7 @@ impl Reach {
     }
 
     /// haul on the remote host; `None` where there is none, unless `--agent` requires it.
-    fn agent(&mut self, path: &[u8]) -> Result<Option<agent::Host>> {
+    fn agent(&mut self, path: &[u8], early: &Early) -> Result<Option<agent::Host>> {
         if self.flags.install_agent {
             self.place()?;
         }
@@ -168,6 +168,11 @@ impl Reach {
         // A connection that was cut does not show whether haul is there.
         let greeted = match greeted {
             Err(e) if agent::ended_silently(&e) && self.login.was_cut() => self.greet(path, direct()),
+            greeted => greeted,
+        };
+        // A host that allows one session has given it to SFTP.
+        let greeted = match greeted {
+            Err(e) if agent::ended_silently(&e) && early.end() => self.login.again(|| self.greet(path, direct())),
             greeted => greeted,
         };
         match greeted {
@@ -267,9 +272,16 @@ impl Early {
         Early(Mutex::new(std::thread::Builder::new().name("session".into()).spawn(move || login.sftp()).ok()))
     }
 
-    /// Once.
-    fn take(&self) -> Option<Result<Channel>> {
-        lock(&self.0).take()?.join().ok()
+    /// Ends it; `false` if there was none.
+    fn end(&self) -> bool {
+        let begun = lock(&self.0).take();
+        // A channel that is dropped ends its session.
+        begun.is_some_and(|begun| begun.join().is_ok())
+    }
+
+    /// Once, if it could be begun and has not ended: a server may close the connection behind a command.
+    fn take(&self) -> Option<Channel> {
+        lock(&self.0).take()?.join().ok()?.ok().filter(|channel| !channel.is_over())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Ends in the middle: of the program, of the remote haul, of the connection.
 
 use std::fs;
+use std::io::Write;
 use std::time::Duration;
 
 use haul_test::compare::What;
@@ -140,5 +141,31 @@ fn a_remote_haul_that_hangs_is_given_up_with_timeout() {
         assert_nothing_torn(&w, copy, &ended.to_string());
         w.haul(&words).ends(0);
         w.assert_same("src", copy, What::USUAL);
+    }
+}
+
+/// What comes through a pipe cannot be read again: what a lost connection has taken with it is kept until it has arrived.
+#[test]
+fn a_pipe_loses_nothing_with_a_connection() {
+    for (flags, copy) in [("--no-direct", "by-haul"), ("--no-agent", "by-sftp")] {
+        let w = World::new("");
+        let words = format!("cp {flags} - testhost:~/{copy}");
+        let mut run = if flags == "--no-agent" { w.plain(&words) } else { w.haul(&words) }.piped();
+        let content = haul_test::content::bytes(7, 12 << 20);
+        let mut input = run.input();
+        let (first, rest) = content.split_at(4 << 20);
+        // Of these only what is left in the pipe has not set out when they are taken.
+        let (unanswered, rest) = rest.split_at(2 << 20);
+        input.write_all(first).expect("it reads");
+        run.until("a part of it on the host", || {
+            w.staging(".").first().is_some_and(|file| fs::metadata(file).is_ok_and(|there| there.len() >= 3 << 20))
+        });
+        assert!(w.server.freeze() > 0, "there was a connection");
+        input.write_all(unanswered).expect("it reads");
+        w.server.cut();
+        input.write_all(rest).expect("it reads");
+        drop(input);
+        run.wait().code(0);
+        assert!(w.server.logins() >= 2 && w.read(copy) == content, "{words}: another content");
     }
 }

@@ -1,6 +1,7 @@
 //! Sources of unknown size, and destinations that take bytes only in order: one worker moves them.
 
 use std::io::{ErrorKind as IoKind, Read};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use crate::entry::MetaMask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::xxh128;
 use crate::report::Times;
-use crate::store::{Chunk, Receipt, Source, WriteStyle, chunk_size};
+use crate::store::{Chunk, Receipt, Sink, Source, WriteStyle, chunk_size};
 
 use super::open_file::{Ends, OpenFile};
 use super::shown::Shown;
@@ -44,7 +45,8 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     let chunk = if in_parts { chunk_size(cx.job.chunk, 0, style) } else { u64::MAX };
     let step = if in_parts { chunk } else { PIECE };
     let size = (!cx.source(&file.work).caps().streams).then_some(entry.size);
-    let mut taken = Taken { cx, flight, at: 0, spent: Spent::default() };
+    let lands = !in_parts && cx.target().caps().lands_pieces;
+    let mut taken = Taken { cx, flight, at: 0, spent: Spent::default(), sent: lands.then(Sent::default) };
     flight.doing("copy");
     let mut reader = Reader { source: &*source, from: None, at: 0, size };
     let mut bytes = Vec::new();
@@ -63,7 +65,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
         if let Some(hasher) = hasher.as_mut().filter(|_| !in_parts) {
             hasher.update(&bytes);
         }
-        let passed = taken.pass(&*sink, &bytes, part).map(|receipt| receipts.extend(receipt));
+        let passed = taken.pass(&*sink, &mut bytes, part).map(|receipt| receipts.extend(receipt));
         if passed.is_err() || ended {
             break passed;
         }
@@ -78,6 +80,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     drop(reader);
     let moved = moved.and_then(|()| {
         if !in_parts {
+            taken.land(&*sink, None)?;
             let tag = retry(|| sink.landed(&Chunk { index: 0, at: 0..taken.at }))?;
             let hash = hasher.map(|hasher| hasher.digest128());
             receipts.push(Receipt { index: 0, tag, hash });
@@ -108,6 +111,15 @@ struct Taken<'a> {
     flight: &'a Flight,
     at: u64,
     spent: Spent,
+    /// The last piece, where the destination confirms each.
+    sent: Option<Sent>,
+}
+
+/// A piece that was sent, kept until it has arrived: a lost connection loses it.
+#[derive(Default)]
+struct Sent {
+    at: Range<u64>,
+    bytes: Vec<u8>,
 }
 
 impl Taken<'_> {
@@ -134,9 +146,23 @@ impl Taken<'_> {
         Ok(ended)
     }
 
-    /// Writes what was read, as a part of its own where the destination has such.
-    fn pass(&mut self, sink: &dyn crate::store::Sink, bytes: &[u8], part: Option<u32>) -> Result<Option<Receipt>> {
-        let at = self.at..self.at + bytes.len() as u64;
+    /// Waits until the destination has the piece before the last one sent, whose start and bytes are `then`. What a lost connection has
+    /// taken is sent again, and all that follows it, in order.
+    fn land(&self, sink: &dyn Sink, then: Option<(u64, &[u8])>) -> Result<()> {
+        let Some(sent) = &self.sent else { return Ok(()) };
+        let mut failed = false;
+        retry(|| {
+            if std::mem::replace(&mut failed, true) {
+                sink.write_bytes(sent.at.start, &sent.bytes)?;
+                then.map_or(Ok(()), |(at, bytes)| sink.write_bytes(at, bytes))?;
+            }
+            sink.landed(&Chunk { index: 0, at: sent.at.clone() }).map(|_| ())
+        })
+    }
+
+    /// Writes what was read, as a part of its own where the destination has such. Leaves no bytes where each piece is confirmed.
+    fn pass(&mut self, sink: &dyn Sink, bytes: &mut Vec<u8>, part: Option<u32>) -> Result<Option<Receipt>> {
+        let (at, count) = (self.at..self.at + bytes.len() as u64, bytes.len() as u64);
         let began = Instant::now();
         let receipt = retry(|| {
             sink.write_bytes(at.start, bytes)?;
@@ -145,10 +171,16 @@ impl Taken<'_> {
             Ok(Some(Receipt { index, tag, hash: None }))
         })?;
         let receipt = receipt.map(|receipt| Receipt { hash: self.cx.job.verify.then(|| xxh128(bytes)), ..receipt });
+        self.land(sink, Some((at.start, bytes)))?;
+        if let Some(sent) = &mut self.sent {
+            std::mem::swap(&mut sent.bytes, bytes);
+            sent.at = at.clone();
+            bytes.clear();
+        }
         self.spent.writing += began.elapsed();
         self.at = at.end;
-        self.flight.moved.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        self.spent.throttled += self.cx.meter.take(bytes.len() as u64)?;
+        self.flight.moved.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+        self.spent.throttled += self.cx.meter.take(count)?;
         Ok(receipt)
     }
 }

@@ -229,6 +229,7 @@ impl<'a> Parser<'a> {
             attach,
             direct_create,
             writers_per_file: WRITERS,
+            lands_pieces: true,
             file_names,
             name_max,
             folds_case,
