@@ -203,6 +203,7 @@ impl Sink for RemoteSink {
 
     fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
         let pull = || {
+            self.finish_overlapping(&at)?;
             let file = self.file()?;
             let peer = if file.session.id == from.host { 0 } else { from.host };
             if peer != 0 && !lock(&file.session.linked_peers).contains(&peer) {

@@ -10,6 +10,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
+use super::channel::Channel;
 use super::client::{attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
@@ -87,13 +88,7 @@ impl RemoteSink {
         if there.kind() != Kind::File {
             return Err(lost("the staging name is no file"));
         }
-        let stripe = Stripe::open(shared.client.channel()?, &path, open::WRITE, &Attrs::default(), "attach")?;
-        if !shared.client.opens_intact() {
-            let now = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, "attach"))?;
-            if now.size < there.size {
-                return Err(lost("the server empties a file that is opened"));
-            }
-        }
+        let stripe = opened(shared, shared.client.channel()?, &path, there.size, "attach")?.ok_or_else(|| lost(EMPTIED))?;
         Ok(Self::new(shared, name, spec, target, path, token.clone(), stripe, false))
     }
 
@@ -109,8 +104,13 @@ impl RemoteSink {
         made: bool,
     ) -> Self {
         shared.client.traffic.expect(spec.entry.size);
-        let again = path.clone();
-        let open = move |channel| Stripe::open(channel, &again, open::WRITE, &Attrs::default(), "open");
+        let again = (shared.clone(), path.clone());
+        let open = move |channel| {
+            let (shared, path) = &again;
+            let size = if shared.client.opens_intact() { None } else { shared.lstat(path)?.size };
+            let emptied = || Error::new(ErrorKind::Changed, "write").because(EMPTIED);
+            opened(shared, channel, path, size, "open")?.ok_or_else(emptied)
+        };
         let size = if shared.client.opens_intact() { spec.entry.size } else { 0 };
         RemoteSink {
             shared: shared.clone(),
@@ -210,6 +210,18 @@ impl RemoteSink {
         }
         Ok(Landed { refused, ino: 0 })
     }
+}
+
+const EMPTIED: &str = "the server empties a file that is opened";
+
+/// A file of `size` bytes that was begun, opened in another channel; `None` if the server has emptied it thereby.
+fn opened(shared: &Shared, channel: Arc<Channel>, path: &[u8], size: Option<u64>, op: &'static str) -> Result<Option<Stripe>> {
+    let stripe = Stripe::open(channel, path, open::WRITE, &Attrs::default(), op)?;
+    if shared.client.opens_intact() {
+        return Ok(Some(stripe));
+    }
+    let now = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, op))?;
+    Ok((now.size >= size).then_some(stripe))
 }
 
 fn no_file() -> Error {

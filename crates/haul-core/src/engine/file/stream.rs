@@ -1,5 +1,6 @@
 //! Sources of unknown size, and destinations that take bytes only in order: one worker moves them.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind as IoKind, Read};
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use super::{open, run};
 
 /// Bytes that are read and written at once where the destination takes any.
 const PIECE: u64 = 1 << 20;
+/// Pieces in flight to a destination that confirms each: what a gigabit link carries in an eighth of a second.
+const KEPT: usize = 16;
 
 /// Copies all that comes. What fails after the destination was opened is reported by [`run::finish`].
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
@@ -46,7 +49,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     let step = if in_parts { chunk } else { PIECE };
     let size = (!cx.source(&file.work).caps().streams).then_some(entry.size);
     let lands = !in_parts && cx.target().caps().lands_pieces;
-    let mut taken = Taken { cx, flight, at: 0, spent: Spent::default(), sent: lands.then(Sent::default) };
+    let mut taken = Taken { cx, flight, at: 0, spent: Spent::default(), sent: lands.then(VecDeque::new) };
     flight.doing("copy");
     let mut reader = Reader { source: &*source, from: None, at: 0, size };
     let mut bytes = Vec::new();
@@ -80,7 +83,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     drop(reader);
     let moved = moved.and_then(|()| {
         if !in_parts {
-            taken.land(&*sink, None)?;
+            taken.land(&*sink, 0)?;
             let tag = retry(|| sink.landed(&Chunk { index: 0, at: 0..taken.at }))?;
             let hash = hasher.map(|hasher| hasher.digest128());
             receipts.push(Receipt { index: 0, tag, hash });
@@ -111,12 +114,11 @@ struct Taken<'a> {
     flight: &'a Flight,
     at: u64,
     spent: Spent,
-    /// The last piece, where the destination confirms each.
-    sent: Option<Sent>,
+    /// Pieces that are not known to have arrived, the oldest first, where the destination confirms each: a lost connection loses them.
+    sent: Option<VecDeque<Sent>>,
 }
 
-/// A piece that was sent, kept until it has arrived: a lost connection loses it.
-#[derive(Default)]
+/// A piece that was sent.
 struct Sent {
     at: Range<u64>,
     bytes: Vec<u8>,
@@ -146,18 +148,24 @@ impl Taken<'_> {
         Ok(ended)
     }
 
-    /// Waits until the destination has the piece before the last one sent, whose start and bytes are `then`. What a lost connection has
-    /// taken is sent again, and all that follows it, in order.
-    fn land(&self, sink: &dyn Sink, then: Option<(u64, &[u8])>) -> Result<()> {
-        let Some(sent) = &self.sent else { return Ok(()) };
-        let mut failed = false;
-        retry(|| {
-            if std::mem::replace(&mut failed, true) {
-                sink.write_bytes(sent.at.start, &sent.bytes)?;
-                then.map_or(Ok(()), |(at, bytes)| sink.write_bytes(at, bytes))?;
-            }
-            sink.landed(&Chunk { index: 0, at: sent.at.clone() }).map(|_| ())
-        })
+    /// Waits until the destination has all pieces but the last `most`. What a lost connection has taken is sent again, and all that
+    /// follows it, in order. Returns the buffer of a piece that has arrived.
+    fn land(&mut self, sink: &dyn Sink, most: usize) -> Result<Vec<u8>> {
+        let mut spare = Vec::new();
+        let Some(sent) = &mut self.sent else { return Ok(spare) };
+        while sent.len() > most {
+            let Some(first) = sent.front() else { break };
+            let chunk = Chunk { index: 0, at: first.at.clone() };
+            let mut failed = false;
+            retry(|| {
+                if std::mem::replace(&mut failed, true) {
+                    sent.iter().try_for_each(|piece| sink.write_bytes(piece.at.start, &piece.bytes))?;
+                }
+                sink.landed(&chunk).map(|_| ())
+            })?;
+            spare = sent.pop_front().map_or(spare, |piece| piece.bytes);
+        }
+        Ok(spare)
     }
 
     /// Writes what was read, as a part of its own where the destination has such. Leaves no bytes where each piece is confirmed.
@@ -171,10 +179,9 @@ impl Taken<'_> {
             Ok(Some(Receipt { index, tag, hash: None }))
         })?;
         let receipt = receipt.map(|receipt| Receipt { hash: self.cx.job.verify.then(|| xxh128(bytes)), ..receipt });
-        self.land(sink, Some((at.start, bytes)))?;
         if let Some(sent) = &mut self.sent {
-            std::mem::swap(&mut sent.bytes, bytes);
-            sent.at = at.clone();
+            sent.push_back(Sent { at: at.clone(), bytes: std::mem::take(bytes) });
+            *bytes = self.land(sink, KEPT)?;
             bytes.clear();
         }
         self.spent.writing += began.elapsed();
