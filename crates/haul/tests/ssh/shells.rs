@@ -83,15 +83,20 @@ fn a_program_named_haul_that_says_nothing_is_named_and_left() {
 /// What a run finds out of it is for the next one, which is right whatever has changed meanwhile.
 #[test]
 fn haul_that_comes_to_a_host_is_found() {
-    let (w, a) = (World::served("tools: x=1 src: a=5", "SetEnv PATH=~/tools:/usr/bin:/bin"), account("/bin/bash"));
-    w.sh("chmod 755 . tools");
-    let known = w.state.join(format!("hosts/{}@testhost=plain", a.name));
-    for (there, how) in [(false, "over plain SFTP"), (false, "over plain SFTP"), (true, "by haul on the remote host"), (true, "by haul")] {
-        if there {
-            w.sh(&format!("ln -sf {} tools/haul", env!("CARGO_BIN_EXE_haul")));
+    for sessions in [10, 1] {
+        let lines = format!("SetEnv PATH=~/tools:/usr/bin:/bin\nMaxSessions {sessions}");
+        let (w, a) = (World::served("tools: x=1 src: a=5", &lines), account("/bin/bash"));
+        w.sh("chmod 755 . tools");
+        let known = w.state.join(format!("hosts/{}@testhost=plain", a.name));
+        for (there, how) in
+            [(false, "over plain SFTP"), (false, "over plain SFTP"), (true, "by haul on the remote host"), (true, "by haul")]
+        {
+            if there {
+                w.sh(&format!("ln -sf {} tools/haul", env!("CARGO_BIN_EXE_haul")));
+            }
+            w.ends(0, &format!("cp src/ {}", at(&a, "there"))).says(how);
+            assert_eq!(known.exists(), !there, "{sessions} sessions, {how}");
         }
-        w.ends(0, &format!("cp src/ {}", at(&a, "there"))).says(how);
-        assert_eq!(known.exists(), !there);
     }
 }
 
