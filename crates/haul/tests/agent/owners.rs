@@ -58,7 +58,7 @@ fn names_decide_and_setuid_lands_on_nobody_elses_number() {
     // A second run finds nothing to do, and a comparison no difference.
     let again = local(&w, "cp -a --json src/ testhost:~/there").ends(0);
     let event = again.finished();
-    assert_eq!((&event["made"]["files"], &event["attributes"]), (&0.into(), &0.into()), "{again}");
+    assert_eq!((&event["created"]["files"], &event["attributes"]), (&0.into(), &0.into()), "{again}");
     local(&w, "check -a src/ testhost:~/there").ends(0);
     // And back.
     local(&w, "cp -a testhost:~/there/ back").ends(0);

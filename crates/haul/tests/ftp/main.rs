@@ -430,7 +430,7 @@ fn the_network_is_measured_with_files_that_are_removed() {
     for direction in ["out", "in"] {
         let point = points.iter().find(|point| point["factors"]["direction"] == direction).expect("it was measured");
         assert!(point["bytes_per_second"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{ended}");
-        assert!(point["more"]["way"] == "ftp", "{ended}");
+        assert!(point["more"]["route"] == "ftp", "{ended}");
     }
     assert_eq!(std::fs::read_dir(w.path("dir")).expect("it is there").count(), 0);
     let log = w.server().log();

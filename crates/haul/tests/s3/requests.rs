@@ -124,7 +124,7 @@ fn a_long_listing_is_read_in_ranges_side_by_side() {
         let mut w = World::new();
         let server = many(&mut w, from_start);
         let ended = w.haul("sync -n --json --server-times @/in/ out").ends(0);
-        assert_eq!(ended.finished()["made"]["files"], 30_000, "{ended}");
+        assert_eq!(ended.finished()["created"]["files"], 30_000, "{ended}");
         let (listings, heads, ..) = counted(&server);
         assert!(listings <= 130 && heads <= 4, "{from_start}: {listings} listings, {heads} looks");
         assert!(from_start || server.connections() > 3, "{} connections", server.connections());
