@@ -151,7 +151,7 @@ impl Program {
         self.ends(0)
     }
 
-    /// Runs it with `--json`; panics unless it succeeds, having created, updated and deleted nothing.
+    /// Runs it with `--json`; panics unless it succeeds, having created, renamed and deleted nothing.
     #[track_caller]
     pub fn moves_nothing(self) -> Ended {
         let ended = self.arg("--json").ends(0);
