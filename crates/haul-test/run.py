@@ -10,8 +10,7 @@ so that no server of one can signal a process of another by a number that is use
 A failed test runs once more, with nothing beside it, when all programs are done, unless very many failed. If it passes then, it counts
 as passed and is listed as unsteady: it depends on the load, which is to be mended, but not on what it tests.
 
-HAUL_TEST_JOBS is how many programs run at once: one more than there are processors, as those that wait for links and timers leave half
-of them idle. RUST_TEST_THREADS is how many tests run at once in each: as many as there are processors.
+HAUL_TEST_JOBS is how many programs run at once, RUST_TEST_THREADS how many tests at once in each: as many as there are processors.
 """
 
 import json
@@ -182,7 +181,7 @@ def main():
     programs = build(sys.argv[1:])
     order = {name: place for place, name in enumerate(LONG)}
     programs.sort(key=lambda program: (order.get(program[0], len(order)), program[0]))
-    jobs = int(os.environ.get("HAUL_TEST_JOBS", len(os.sched_getaffinity(0)) + 1))
+    jobs = int(os.environ.get("HAUL_TEST_JOBS", len(os.sched_getaffinity(0))))
     run = Run()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, run.stop)
