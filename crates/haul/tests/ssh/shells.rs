@@ -68,16 +68,18 @@ fn a_program_named_haul_that_says_nothing_is_named_and_left() {
     let w = World::served("src: a=5 tools/", "SetEnv PATH=~/tools:/usr/bin:/bin");
     w.write("tools/haul", "#!/bin/sh\nexec cat >/dev/null\n");
     w.sh("chmod +x tools/haul");
-    let silent = "haul was started there and said nothing within 1 s";
+    let silent = "haul was started there and said nothing within ";
     for words in ["cp src/ testhost:~/there", "ls testhost:~/there"] {
-        w.haul(&format!("{words} --timeout 1s")).ends(0).err_has(silent).err_has("--no-agent");
+        w.haul(&format!("{words} --timeout 3s")).ends(0).err_has(silent).err_has("--no-agent");
     }
     w.assert_same("src", "there", SAME);
-    w.says(30, "ls --timeout 1s --agent haul testhost:~/there", &[silent, "--agent"]);
+    w.says(30, "ls --timeout 3s --agent haul testhost:~/there", &[silent, "--agent"]);
     w.says(0, "ls --no-agent testhost:~/there", &[]);
-    w.haul("doctor --timeout 1s testhost").ends(0).out_has("does not answer");
-    // Without a word from the user it is ten seconds.
-    w.haul("ls testhost:~/there").ends(0).err_has("haul was started there and said nothing within 10 s");
+    w.haul("doctor --timeout 3s testhost").ends(0).out_has("does not answer");
+    // Without a word from the user it is ten seconds, or what a busy machine makes of them.
+    let err = w.haul("ls testhost:~/there").ends(0).err_has(silent).err;
+    let waited = err.split("said nothing within ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    assert!(waited.is_some_and(|seconds| (10..60).contains(&seconds)), "{err}");
 }
 
 /// What a run finds out of it is for the next one, which is right whatever has changed meanwhile.
