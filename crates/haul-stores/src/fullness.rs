@@ -19,7 +19,7 @@ pub const CARRIED: Duration = Duration::from_millis(100);
 pub struct Fullness {
     since: Instant,
     answered: u64,
-    /// It was full once, or nobody wants to know.
+    /// It was full once, or is not measured.
     is_over: bool,
 }
 

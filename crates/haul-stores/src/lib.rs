@@ -8,6 +8,8 @@ use haul_core::lock;
 #[cfg(feature = "ssh")]
 pub mod agent;
 #[cfg(feature = "ssh")]
+mod announced;
+#[cfg(feature = "ssh")]
 mod bounded;
 #[cfg(feature = "ssh")]
 mod child;

@@ -18,6 +18,7 @@ use super::pieces::{Pieces, Reader};
 use super::root::Root;
 use super::session::Session;
 use super::wire::{Writer, protocol_error};
+use crate::announced::Announced;
 use haul_core::lock::lock;
 
 /// What opens a source again.
@@ -39,8 +40,7 @@ pub(super) struct RemoteSource {
     /// Where the last reader ended.
     pub(super) last: AtomicU64,
     pub(super) readers: AtomicU32,
-    /// Ranges that will be read to their end by reads that follow each other.
-    announced: Mutex<Vec<Range<u64>>>,
+    announced: Announced,
 }
 
 impl RemoteSource {
@@ -74,7 +74,7 @@ impl RemoteSource {
             ahead: Mutex::new(ahead),
             last: AtomicU64::new(0),
             readers: AtomicU32::new(0),
-            announced: Mutex::default(),
+            announced: Announced::default(),
         })
     }
 
@@ -93,18 +93,6 @@ impl RemoteSource {
         Ok(file)
     }
 
-    /// Whether a read of `at` was announced as the beginning or the middle of a longer one.
-    fn is_announced(&self, at: &Range<u64>) -> bool {
-        let mut announced = lock(&self.announced);
-        let found = announced.iter().position(|range| range.contains(&at.start) && range.end >= at.end);
-        let Some(index) = found else { return false };
-        if announced[index].end > at.end {
-            return true;
-        }
-        announced.swap_remove(index);
-        false
-    }
-
     /// Asks about the file; an error names it.
     fn call<T>(&self, kind: u8, fill: impl FnOnce(&mut Writer) -> &mut Writer, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
         let answer = self.file().and_then(|file| file.call(kind, fill));
@@ -116,8 +104,6 @@ impl RemoteSource {
 const OUTLINE: usize = 64 << 20;
 /// Bytes of a file that are asked for together with its opening.
 const FIRST: u64 = 1 << 20;
-/// Announced ranges that are remembered: more than workers move one file.
-const ANNOUNCED: usize = 64;
 
 fn ask_open(root: &Root, session: Arc<Session>, origin: &Origin) -> Result<(OpenFile, Ticket)> {
     let file = OpenFile { session, number: root.client.number() };
@@ -155,7 +141,7 @@ impl Source for RemoteSource {
         pieces.end = at.end;
         // A reader that continues the last one, or reads a long part from the start, will most likely be continued.
         let follows = self.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= FIRST);
-        let goes_on = self.is_announced(&at) || follows;
+        let goes_on = self.announced.end_of(&at).is_some_and(|end| end > at.end) || follows;
         Ok(Box::new(Reader::new(self, pieces, at, goes_on)))
     }
 
@@ -180,10 +166,7 @@ impl Source for RemoteSource {
     }
 
     fn goes_on(&self, at: Range<u64>) {
-        let mut announced = lock(&self.announced);
-        announced.retain(|range| range.start != at.start);
-        announced.truncate(ANNOUNCED - 1);
-        announced.push(at);
+        self.announced.add(at);
     }
 
     fn stamp(&self) -> Result<Stamp> {

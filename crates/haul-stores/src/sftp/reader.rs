@@ -13,9 +13,10 @@ use haul_core::lock::lock;
 use super::channel::Ticket;
 use super::client::data;
 use super::packet::{kind, protocol_error};
-use super::stripes::{Stripe, WINDOW, idlest};
+use super::stripes::{Stripe, WINDOW, least_loaded};
+use crate::announced::Announced;
 
-/// Ranges and rests that are remembered: more than workers read one file.
+/// Rests that are kept: more than workers read one file.
 const REMEMBERED: usize = 64;
 /// A range of so many bytes at the start of a file will most likely be continued.
 const LONG: u64 = 1 << 20;
@@ -25,8 +26,7 @@ const LONG: u64 = 1 << 20;
 pub(super) struct Ahead {
     size: u64,
     rests: Mutex<Vec<(u64, Requested)>>,
-    /// Ranges that will be read to their end by reads that follow each other.
-    announced: Mutex<Vec<Range<u64>>>,
+    pub announced: Announced,
     readers: AtomicU32,
     /// Where the last reader ended.
     last: AtomicU64,
@@ -54,25 +54,6 @@ impl Ahead {
     /// Of a file of `size` bytes.
     pub fn of(size: u64) -> Ahead {
         Ahead { size, ..Ahead::default() }
-    }
-
-    /// Says that `at` will be read to its end by reads that follow each other.
-    pub fn announce(&self, at: Range<u64>) {
-        let mut announced = lock(&self.announced);
-        announced.retain(|range| range.start != at.start);
-        announced.truncate(REMEMBERED - 1);
-        announced.push(at);
-    }
-
-    /// To where an announced range goes that `at` is the beginning or the middle of.
-    fn goes_on_to(&self, at: &Range<u64>) -> Option<u64> {
-        let mut announced = lock(&self.announced);
-        let found = announced.iter().position(|range| range.contains(&at.start) && range.end >= at.end)?;
-        let end = announced[found].end.min(self.size);
-        if end <= at.end {
-            announced.swap_remove(found);
-        }
-        Some(end)
     }
 
     fn take(&self, start: u64) -> Option<Requested> {
@@ -125,7 +106,7 @@ impl<'a> Reader<'a> {
             ahead.readers.fetch_add(1, Ordering::Relaxed);
             ahead.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= LONG)
         });
-        let limit = ahead.and_then(|ahead| ahead.goes_on_to(&at)).unwrap_or(at.end).max(at.end);
+        let limit = ahead.and_then(|ahead| Some(ahead.announced.end_of(&at)?.min(ahead.size))).unwrap_or(at.end).max(at.end);
         let (stripes, taken) = (Box::new(stripes), Box::new(taken));
         Reader { name, stripes, block, ahead, position: at.start, end: at.end, limit, follows, requested, taken }
     }
@@ -140,7 +121,7 @@ impl<'a> Reader<'a> {
         let stripes = (self.stripes)()?;
         let most = (WINDOW / self.block).max(2) * stripes.len();
         while requested.end < limit && requested.in_flight.len() < most {
-            let stripe = &stripes[idlest(&stripes)];
+            let stripe = &stripes[least_loaded(&stripes)];
             // One write carries half a window; then comes the next channel.
             let mut batch = stripe.channel.batch();
             for _ in 0..(most / stripes.len() / 2).max(1) {

@@ -97,7 +97,7 @@ impl Source for RemoteFile {
     }
 
     fn goes_on(&self, at: Range<u64>) {
-        self.ahead.announce(at);
+        self.ahead.announced.add(at);
     }
 
     fn stamp(&self) -> Result<Stamp> {

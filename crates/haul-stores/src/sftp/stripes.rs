@@ -156,6 +156,6 @@ impl Stripes {
 }
 
 /// The one whose channel has the least to do: those of one connection share it, and another connection may be faster.
-pub(super) fn idlest(stripes: &[Arc<Stripe>]) -> usize {
+pub(super) fn least_loaded(stripes: &[Arc<Stripe>]) -> usize {
     (0..stripes.len()).min_by_key(|at| stripes[*at].channel.load()).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use haul_core::lock::lock;
 use super::channel::Ticket;
 use super::client::done;
 use super::packet::kind;
-use super::stripes::{Stripe, WINDOW, idlest};
+use super::stripes::{Stripe, WINDOW, least_loaded};
 
 /// How many writes are sent before the first is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,19 +57,19 @@ impl Write {
         }
     }
 
-    fn stands(&self) -> Stands {
-        let Ok(outcome) = self.outcome.try_lock() else { return Stands::Awaited };
+    fn state(&self) -> WriteState {
+        let Ok(outcome) = self.outcome.try_lock() else { return WriteState::Awaited };
         match &*outcome {
-            Outcome::Awaited(_, ticket) if ticket.is_answered() => Stands::Answered,
-            Outcome::Awaited(..) => Stands::Awaited,
-            Outcome::Known(Ok(())) => Stands::Done,
-            Outcome::Known(Err(_)) => Stands::Failed,
+            Outcome::Awaited(_, ticket) if ticket.is_answered() => WriteState::Answered,
+            Outcome::Awaited(..) => WriteState::Awaited,
+            Outcome::Known(Ok(())) => WriteState::Done,
+            Outcome::Known(Err(_)) => WriteState::Failed,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
+enum WriteState {
     Awaited,
     /// Nobody has looked at the answer.
     Answered,
@@ -78,8 +78,8 @@ enum Stands {
 }
 
 impl Writes {
-    /// Sends the bytes of `at`, `block` bytes per request, in the channels that there are at that time. Whether the server has them [`Writes::settle`] tells. `confirmed` is called
-    /// with the size of each block, of this call or an earlier one, that the server is seen to have.
+    /// Sends the bytes of `at`, `block` bytes per request, through the channels that are open by then. [`Writes::settle`] returns whether
+    /// the server has them. `confirmed` is called with the size of each block, of this call or an earlier one, that was acknowledged.
     pub fn send(
         &self,
         stripes: &dyn Fn() -> Result<Vec<Arc<Stripe>>>,
@@ -101,9 +101,9 @@ impl Writes {
             };
             if self.make_room(most, confirmed) {
                 // A failure is seen soon, not when a whole chunk has been sent in vain.
-                self.failure(|write| is_within(&write.at, &at) && write.stands() == Stands::Failed).map_or(Ok(()), Err)?;
+                self.failure(|write| is_within(&write.at, &at) && write.state() == WriteState::Failed).map_or(Ok(()), Err)?;
             }
-            let stripe = &stripes[idlest(&stripes)];
+            let stripe = &stripes[least_loaded(&stripes)];
             let mut batch = stripe.channel.batch();
             let ticket = batch.push(kind::WRITE, |r| r.bytes(&stripe.handle).long(next).bytes(&buffer[..wanted]));
             batch.send()?;
@@ -121,7 +121,7 @@ impl Writes {
     pub fn settle(&self, at: &Range<u64>, confirmed: &dyn Fn(u64)) -> Result<()> {
         let due: Vec<Arc<Write>> = lock(&self.0).iter().filter(|write| is_within(&write.at, at)).cloned().collect();
         due.iter().for_each(|write| write.wait(confirmed));
-        lock(&self.0).retain(|write| !is_within(&write.at, at) || write.stands() != Stands::Done);
+        lock(&self.0).retain(|write| !is_within(&write.at, at) || write.state() != WriteState::Done);
         self.failure(|write| is_within(&write.at, at)).map_or(Ok(()), Err)
     }
 
@@ -147,9 +147,9 @@ impl Writes {
             }
             was_full = true;
             // Wherever they are: a channel may be behind the others.
-            writes.iter().filter(|write| write.stands() == Stands::Answered).for_each(|write| write.wait(confirmed));
-            writes.retain(|write| write.stands() != Stands::Done);
-            let mut awaited = writes.iter().filter(|write| write.stands() == Stands::Awaited);
+            writes.iter().filter(|write| write.state() == WriteState::Answered).for_each(|write| write.wait(confirmed));
+            writes.retain(|write| write.state() != WriteState::Done);
+            let mut awaited = writes.iter().filter(|write| write.state() == WriteState::Awaited);
             let Some(oldest) = awaited.next().cloned() else { return true };
             if 1 + awaited.count() < most {
                 return true;

@@ -83,9 +83,9 @@ impl Reach {
     /// # Errors
     /// Whatever keeps the login or the conversation from being made.
     pub fn host(mut self, plain: bool, path: &[u8]) -> Result<SshHost> {
-        // Where haul was not found today it will hardly be: SFTP begins while it is looked for.
-        let hopes = !plain && self.flags.agent.is_none() && !self.flags.install_agent && self.routes.is_plain(&self.endpoint);
-        let early = if hopes && self.login.is_shared()? { Early::begin(&self.login) } else { Early::default() };
+        // Where haul was not found within a day, SFTP starts while it is looked for again.
+        let expects_sftp = !plain && self.flags.agent.is_none() && !self.flags.install_agent && self.routes.is_plain(&self.endpoint);
+        let early = if expects_sftp && self.login.is_shared()? { EarlySftp::begin(&self.login) } else { EarlySftp::default() };
         let agent = if plain { None } else { self.agent(path, &early)? };
         let route = match agent {
             Some(host) => Route::Agent(host),
@@ -148,7 +148,7 @@ impl Reach {
     }
 
     /// haul on the remote host; `None` where there is none, unless `--agent` requires it.
-    fn agent(&mut self, path: &[u8], early: &Early) -> Result<Option<agent::Host>> {
+    fn agent(&mut self, path: &[u8], early: &EarlySftp) -> Result<Option<agent::Host>> {
         if self.flags.install_agent {
             self.place()?;
         }
@@ -261,15 +261,15 @@ impl Reach {
     }
 }
 
-/// A session of SFTP that is begun before anybody needs it.
+/// An SFTP session that is started before it is known whether it is needed.
 #[derive(Default)]
-struct Early(Mutex<Option<JoinHandle<Result<Channel>>>>);
+struct EarlySftp(Mutex<Option<JoinHandle<Result<Channel>>>>);
 
-impl Early {
-    fn begin(login: &Arc<Login>) -> Early {
+impl EarlySftp {
+    fn begin(login: &Arc<Login>) -> EarlySftp {
         let login = login.clone();
         // Without the thread it begins later. Nobody waits for one that is not needed.
-        Early(Mutex::new(std::thread::Builder::new().name("session".into()).spawn(move || login.sftp()).ok()))
+        EarlySftp(Mutex::new(std::thread::Builder::new().name("session".into()).spawn(move || login.sftp()).ok()))
     }
 
     /// Ends it; `false` if there was none.
