@@ -22,8 +22,8 @@ use super::{open, run};
 
 /// Bytes that are read and written at once where the destination takes any.
 const PIECE: u64 = 1 << 20;
-/// Pieces in flight to a destination that confirms each: what a gigabit link carries in an eighth of a second.
-const KEPT: usize = 16;
+/// Pieces in flight to a destination that confirms each: as much as the connections to a host take (`WINDOW` of the agent).
+const KEPT: usize = 32;
 
 /// Copies all that comes. What fails after the destination was opened is reported by [`run::finish`].
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
