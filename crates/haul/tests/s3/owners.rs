@@ -74,7 +74,7 @@ fn names_go_with_the_numbers_and_decide_on_another_machine() {
     // The numbers differ and the names do not: there is nothing to do, in either direction.
     on(&w, "two", &TWO, "cp -a --trust-metadata @/t/ first").moves_nothing();
     let back = on(&w, "two", &TWO, "cp -a --json --exclude here --exclude stranger first/ @/t/").ends(0);
-    assert_eq!((&back.finished()["made"]["files"], back.number("attributes")), (&0.into(), 0), "{back}");
+    assert_eq!((&back.finished()["created"]["files"], back.number("attributes")), (&0.into(), 0), "{back}");
     // Without trust no such bit at all, and the same owners.
     on(&w, "two", &TWO, "cp -a @/t/ careful").ends(0);
     assert_eq!(of(&w.path("careful/known")), (5001, 5001, 0o755));

@@ -69,8 +69,9 @@ fn a_dry_run_into_an_empty_bucket_says_what_the_real_one_does() {
     assert_eq!(w.keys(), Vec::<String>::new());
     let real = w.haul("cp -a -v --json src/ @/to/").ends(0);
     assert_eq!(items(&dry), items(&real), "{dry}\n{real}");
-    let made = |ended: &Ended| ended.finished()["made"].clone();
-    assert_eq!(made(&dry), made(&real));
+    let created = |ended: &Ended| ended.finished()["created"].clone();
+    assert_eq!(created(&dry), created(&real));
+    assert!(created(&dry)["files"].as_u64() > Some(0), "{dry}");
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn equal_by_size_alone_or_by_content() {
     put_at("src/c", &c, 1_400_000_002);
     w.haul("cp --size-only --no-times --no-perms src/ @/to/").moves_nothing();
     let ended = w.haul("cp -c --json src/ @/to/").ends(0);
-    assert_eq!(ended.finished()["made"]["files"], 1, "{ended}");
+    assert_eq!(ended.finished()["created"]["files"], 1, "{ended}");
     assert_eq!(w.get("to/a"), b"ten other.");
     w.haul("sync @/to/ back").ends(0);
     w.assert_same("src", "back", What { directory_mtime: false, ..What::USUAL });
