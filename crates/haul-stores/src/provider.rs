@@ -65,6 +65,16 @@ pub fn root_all<'a>(paths: impl IntoIterator<Item = &'a mut PathBuf>, directory:
     }
 }
 
+/// What a host is reached for: a backend may prepare for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Intent {
+    pub role: Role,
+    /// Bytes of the largest file that is known to go there.
+    pub largest: u64,
+    /// The directory that the address names is listed next.
+    pub lists: bool,
+}
+
 /// How the hosts of a run are reached.
 #[derive(Clone, Default)]
 pub struct Access {
@@ -76,9 +86,7 @@ pub struct Access {
     /// The run moves data: further connections are worth their making.
     pub moves_data: bool,
     /// What the host that is reached next is for.
-    pub role: Role,
-    /// Bytes of the largest file that is known to go there.
-    pub largest: u64,
+    pub intent: Intent,
     /// Where it is kept what was learned of hosts.
     pub state_dir: Option<PathBuf>,
     /// `-z`.

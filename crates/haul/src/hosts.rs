@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::place::{DataPath, Host, Location, Role};
-use haul_stores::provider::Access;
+use haul_core::place::{DataPath, Host, Location};
+use haul_stores::provider::{Access, Intent};
 use haul_stores::registry::provider;
 
 use crate::out;
@@ -67,14 +67,14 @@ impl Hosts {
     /// # Errors
     /// Those of its backend, and `Usage` for standard input and output.
     pub fn reach(&self, location: &Location) -> Result<Arc<dyn Host>> {
-        self.reach_for(location, Role::Browse, 0)
+        self.reach_for(location, Intent::default())
     }
 
-    /// The same for a transfer, of which the largest file that is known has so many bytes: a backend may prepare for it.
+    /// The same for a transfer.
     ///
     /// # Errors
     /// As [`Hosts::reach`].
-    pub fn reach_for(&self, location: &Location, role: Role, largest: u64) -> Result<Arc<dyn Host>> {
+    pub fn reach_for(&self, location: &Location, intent: Intent) -> Result<Arc<dyn Host>> {
         let Some(provider) = provider(location.scheme) else {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("standard input and output are not a place for this").hint("for a file named - write ./-"));
@@ -85,7 +85,7 @@ impl Hosts {
             return Ok(known.host.clone());
         }
         let mut access = self.access.clone();
-        (access.role, access.largest) = (role, largest);
+        access.intent = intent;
         let host = provider.connect(&access, location)?;
         known.push(Known { key, host: host.clone() });
         Ok(host)

@@ -101,12 +101,12 @@ impl FtpHost {
             known: OnceLock::new(),
             settling: Mutex::default(),
         };
-        let wanted = match access.role {
+        let wanted = match access.intent.role {
             Role::Browse => None,
             Role::Source => Some(Wanted::Intake),
             Role::Destination => Some(Wanted::Blocks),
         };
-        let usual = if access.largest >= LARGE { WRITERS as usize } else { AHEAD };
+        let usual = if access.intent.largest >= LARGE { WRITERS as usize } else { AHEAD };
         let ahead = wanted.filter(|_| access.moves_data).map(|wanted| (access.streams.unwrap_or(usual), wanted));
         let pool = Pool::new(dialer, access.streams.unwrap_or(if is_shell { shell::SESSIONS } else { CONNECTIONS }), ahead)?;
         let in_blocks = pool.known().is_some_and(|known| get(&known.features.extended_blocks));

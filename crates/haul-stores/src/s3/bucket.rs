@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use haul_core::entry::{Entry, Time};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -212,6 +213,25 @@ impl Bucket {
             modes.accepted(&answer, mode, sent, || Some(Algorithm::Md5.of(bytes)), !self.options.no_check_etag)?;
             Ok(put)
         })
+    }
+
+    /// Makes an empty object where there is none with this key; `None` where there is one, or where the service does not take the
+    /// condition (Amazon S3 user guide, "conditional writes").
+    pub(super) fn put_absent(&self, key: &[u8], metadata: &[Pair]) -> Result<Option<Put>> {
+        let unconditionally = &self.client.writes_unconditionally;
+        if self.options.checksum.is_some() || unconditionally.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let call = self.options.writing(self.call("write", Method::PUT, key), key, metadata).with("if-none-match", "*");
+        match self.client.send(&call.with("content-md5", Algorithm::Md5.of(b"").base64()), Body::None) {
+            Ok(answer) => Put::of(&answer).map(Some),
+            Err(e) if e.kind() == ErrorKind::Changed => Ok(None),
+            Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut | ErrorKind::Denied) => Err(e),
+            Err(_) => {
+                unconditionally.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
     }
 
     /// One page of a listing: at most 1,000 keys below `prefix`, behind `token`.

@@ -71,6 +71,13 @@ impl Objects {
             }
             self.pages.touch(&marker);
             let written = attributes::write(spec.entry, spec.keep, self.bucket.options.used());
+            if self.as_listed(&marker) == Some(None) {
+                let metadata = pairs(written.headers.clone());
+                if let Some(put) = self.bucket.put_absent(&marker, &metadata)? {
+                    self.wrote(&marker, 0, &put, &metadata, None);
+                    return Ok(Landed { refused: written.refused, ino: 0 });
+                }
+            }
             let metadata = match self.head(&marker)? {
                 // By the name of a file it is one of the sources.
                 Some(head) if head.size > 0 && self.options.map_keys => {

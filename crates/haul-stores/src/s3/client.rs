@@ -62,6 +62,8 @@ pub struct Client {
     answered: AtomicBool,
     /// The server is MinIO, by its own word: its listings have metadata where they are asked for.
     minio: AtomicBool,
+    /// The endpoint does not write objects on the condition that there is none.
+    pub(super) writes_unconditionally: AtomicBool,
     /// A listing that was to begin behind a key did not.
     pub(super) from_start: AtomicBool,
     /// The service has said once that a credential is over, and no other was to be had.
@@ -128,6 +130,7 @@ impl Client {
             threads: Threads::default(),
             answered: AtomicBool::new(false),
             minio: AtomicBool::new(false),
+            writes_unconditionally: AtomicBool::new(false),
             from_start: AtomicBool::new(false),
             expiry_reported: AtomicBool::new(false),
             doubted: Mutex::default(),

@@ -11,12 +11,15 @@ use super::inventory::{Line, Object};
 use super::pages::{Listed, Page, Pager, Pages, Step, after_all, behind};
 
 /// Objects of a page.
+#[derive(Debug)]
 pub(super) struct FlatPage {
     pub objects: Vec<Object>,
     /// All keys before this position are in the page, or in one before it.
     pub until: Vec<u8>,
     /// Continues the listing there.
     pub token: Option<String>,
+    /// Their metadata were asked for.
+    pub metadata: bool,
     /// The service's time of the answer.
     pub now: Option<Time>,
 }
@@ -63,7 +66,7 @@ impl Bucket {
             }
             let until = end.filter(|_| next.is_some()).unwrap_or_else(|| after_all(prefix));
             objects.retain(|object| &object.key[..] >= at);
-            return Ok(FlatPage { objects, until, token: next, now });
+            return Ok(FlatPage { objects, until, token: next, metadata, now });
         }
     }
 

@@ -12,10 +12,12 @@ use haul_core::store::{MetaSpec, Store};
 use zeroize::Zeroizing;
 
 use super::account::AccountOptions;
+use super::cache;
 use super::checksum::Algorithm;
 use super::flags::Flags;
 use super::recent::Recent;
 use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
+use crate::http_client::parallel::in_parallel;
 use crate::http_client::{Environment, TlsFlags};
 use crate::provider::Access;
 
@@ -106,6 +108,8 @@ pub struct BucketHost {
     trusts: bool,
     cache: Option<Arc<MetadataCache>>,
     recent: Arc<Recent>,
+    /// The object that was looked at together with the bucket.
+    ahead: Recent,
 }
 
 impl BucketHost {
@@ -129,7 +133,7 @@ impl BucketHost {
         let bucket = Bucket { client, name: bucket, options: Arc::new(options(&flags)?) };
         let (look, map_keys, no_markers) = (!flags.server_times, flags.map_keys, flags.no_markers);
         let options = Options { look, map_keys, no_markers, ..Options::default() };
-        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default() })
+        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default(), ahead: Recent::default() })
     }
 
     /// The bucket that an address of this backend was reached as.
@@ -149,10 +153,36 @@ impl BucketHost {
         }
     }
 
+    /// Finds out whether the bucket is there, and together with it what the run asks next.
+    ///
     /// # Errors
     /// There is no such bucket: better now than once for each object.
-    pub fn must_exist(&self) -> Result<()> {
-        match self.bucket.exists() {
+    pub fn must_exist(&self, access: &Access, location: &Location) -> Result<()> {
+        let path = self.path(location);
+        let key = key(&path);
+        let is_dir = key.is_empty() || key.ends_with(b"/");
+        if is_dir && access.intent.lists {
+            match self.first_page(key) {
+                // Who may not list may write all the same.
+                Ok(_) => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Denied => return Ok(()),
+                Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => return Err(e.at(self.bucket.address().as_bytes())),
+                Err(_) => {}
+            }
+        }
+        let looks = !is_dir && access.intent.role != Role::Browse && self.bucket.options.version.is_none();
+        let asked = if looks { &[true, false][..] } else { &[true] };
+        let ask = |bucket: &bool| {
+            if *bucket {
+                return Some(self.bucket.exists());
+            }
+            // Whoever needs it asks again, and says what is wrong.
+            if let Ok(head) = self.bucket.head(key) {
+                self.ahead.keep(key, head);
+            }
+            None
+        };
+        match in_parallel(&self.bucket.client.threads, asked, asked.len(), ask).into_iter().flatten().next().unwrap_or(Ok(true)) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let e = Error::new(ErrorKind::NotFound, "open").at(self.bucket.address().as_bytes());
@@ -172,25 +202,43 @@ impl BucketHost {
 
     /// Whether there is a directory at a path: a marker, or anything below it. A bucket is one even if it is empty.
     pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
-        let mut prefix = key(path).to_vec();
+        let prefix = prefix(path);
+        if prefix.is_empty() { Ok(true) } else { self.bucket.any_below(&prefix) }
+    }
+
+    /// The same for a directory that is listed next.
+    fn is_listed_dir(&self, path: &[u8]) -> Result<bool> {
+        let prefix = prefix(path);
         if prefix.is_empty() {
             return Ok(true);
         }
-        if !prefix.ends_with(b"/") {
-            prefix.push(b'/');
-        }
-        self.bucket.any_below(&prefix)
+        let is_empty = self.recent.of_page(&prefix, |page| page.objects.is_empty());
+        is_empty.map_or_else(|| self.first_page(&prefix), Ok).map(|is_empty| !is_empty)
+    }
+
+    /// Asks for the page that a prefix begins with, which is listed next; whether there is nothing below it.
+    fn first_page(&self, prefix: &[u8]) -> Result<bool> {
+        let metadata = self.options.look && self.bucket.client.lists_metadata() && cache::is_unknown(self.cache.as_deref());
+        let page = self.bucket.flat_objects(prefix, prefix, None, metadata)?;
+        let is_empty = page.objects.is_empty();
+        self.recent.keep_page(prefix, page);
+        Ok(is_empty)
     }
 
     fn objects(&self, path: &[u8], options: Options) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone()).recent(self.recent.clone())
+        self.store(self.bucket.clone(), path, options)
     }
 
     /// The same for what is written, which has no old versions.
     fn written(&self, path: &[u8], options: Options) -> Objects {
         let version = self.bucket.options.version.clone();
         let bucket = self.bucket.latest();
-        Objects::new(bucket, key(path), options).cached(self.cache.clone()).recent(self.recent.clone()).copying_version(version)
+        self.store(bucket, path, options).copying_version(version)
+    }
+
+    fn store(&self, bucket: Bucket, path: &[u8], options: Options) -> Objects {
+        let store = Objects::new(bucket, key(path), options).cached(self.cache.clone()).recent(self.recent.clone());
+        store.beginning_with(self.recent.take_page(&prefix(path)))
     }
 }
 
@@ -222,7 +270,7 @@ impl Host for BucketHost {
             let found = if old.is_some() { old } else { self.bucket.latest().head(key).map_err(named)? };
             return Ok(found.map(|_| Kind::File));
         }
-        let head = self.bucket.head(key).map_err(named)?;
+        let head = self.ahead.take(key, || self.bucket.head(key)).map_err(named)?;
         let kind = head.as_ref().map(|_| Kind::File);
         self.recent.keep(key, head);
         Ok(kind)
@@ -233,6 +281,7 @@ impl Host for BucketHost {
         if self.options.no_markers {
             return Ok(());
         }
+        self.recent.forget_page();
         let store = self.written(path, Options { server_times: false, blind: true, ..self.options });
         let name = Name::of(&haul_core::entry::Dir::root());
         let entry = Entry::bare(name.clone(), Kind::Dir);
@@ -243,7 +292,7 @@ impl Host for BucketHost {
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         // A typing error must not empty the destination.
         // Who may not list may yet read what is named.
-        let is_dir = || self.is_dir(path).or_else(|e| if e.kind() == ErrorKind::Denied { Ok(true) } else { Err(e) });
+        let is_dir = || self.is_listed_dir(path).or_else(|e| if e.kind() == ErrorKind::Denied { Ok(true) } else { Err(e) });
         let latest = self.bucket.options.version.is_none();
         if options.role == Role::Source && latest && !is_dir()? {
             let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
@@ -272,6 +321,15 @@ impl Host for BucketHost {
             cache.flush();
         }
     }
+}
+
+/// What all keys in the directory at a path begin with; empty for the bucket itself.
+fn prefix(path: &[u8]) -> Vec<u8> {
+    let mut prefix = key(path).to_vec();
+    if !prefix.is_empty() && !prefix.ends_with(b"/") {
+        prefix.push(b'/');
+    }
+    prefix
 }
 
 /// The key of a path, which begins with the slash that stands between bucket and key.

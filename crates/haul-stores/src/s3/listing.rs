@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -16,7 +16,7 @@ use super::checksum;
 use super::flat::FlatPage;
 use super::inventory::Object;
 use super::look::whole_seconds;
-use super::pages::{Listed, Page, Pager, Step};
+use super::pages::{Listed, Page, Pager, Step, after_all};
 use crate::http_client::parallel::in_parallel;
 
 /// Skipped objects that are remembered. Beyond that, an object hides its directory.
@@ -30,12 +30,45 @@ const LAST: &str = "\u{10ffff}";
 impl Objects {
     /// The page of keys below `prefix` that begins at a position.
     fn fetch(&self, prefix: &[u8], at: &[u8], token: Option<&str>) -> Result<Page> {
-        // Who has records of the objects needs no more of them than a plain listing says.
-        let unknown = || *self.unknown.get_or_init(|| self.cache.as_ref().is_none_or(|cache| cache.is_empty()));
+        let unknown = || *self.unknown.get_or_init(|| cache::is_unknown(self.cache.as_deref()));
         let metadata = self.options.look && self.bucket.client.lists_metadata() && unknown();
-        let FlatPage { objects, until, token, now } = self.bucket.flat_objects(prefix, at, token, metadata)?;
+        Ok(self.page(at, self.bucket.flat_objects(prefix, at, token, metadata)?))
+    }
+
+    fn page(&self, at: &[u8], page: FlatPage) -> Page {
+        let FlatPage { objects, until, token, now, .. } = page;
         let objects = objects.into_iter().map(|object| self.listed_object(object, now)).collect();
-        Ok(Page { start: at.to_vec(), until, objects, token })
+        Page { start: at.to_vec(), until, objects, token }
+    }
+
+    /// The same with the page that it begins with, which was asked for before: it is of no use where listings say more.
+    #[must_use]
+    pub(super) fn beginning_with(self, page: Option<FlatPage>) -> Self {
+        let says_less =
+            |page: &FlatPage| !page.metadata && !page.objects.is_empty() && self.options.look && self.bucket.client.lists_metadata();
+        if let Some(page) = page.filter(|page| !says_less(page)) {
+            self.pages.keep(&Arc::new(self.page(&self.prefix, page)));
+        }
+        self
+    }
+
+    /// What a listing of this run had for a key; `None` where it was not listed.
+    pub(super) fn as_listed(&self, key: &[u8]) -> Option<Option<Listed>> {
+        let page = self.pages.covering(key)?;
+        Some(page.objects.get(page.at(key)).filter(|object| object.key == key).cloned())
+    }
+
+    /// The same for all keys that begin with this name's, and nothing was written beside it since.
+    pub(super) fn was_listed_without_any(&self, key: &[u8]) -> bool {
+        let dir = &key[..key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
+        if self.bucket.options.version.is_some() || self.pages.is_touched(dir) {
+            return false;
+        }
+        let has_none = |page: Arc<Page>| {
+            let is_behind = |object: &Listed| !object.key.starts_with(key);
+            page.covers(&after_all(key)) && page.objects.get(page.at(key)).is_none_or(is_behind)
+        };
+        self.pages.covering(key).is_some_and(has_none)
     }
 
     fn listed_object(&self, object: Object, now: Option<Time>) -> Listed {
@@ -127,14 +160,9 @@ impl Objects {
             if !self.options.look {
                 entry.have = MetaMask::BASIC;
             } else {
-                match marker.map(|marker| known_of(marker, cursor.as_deref_mut())) {
+                match marker {
                     None => self.unmarked(&mut entry, false),
-                    Some(Some(known)) if !known.xattrs => {
-                        apply(known, &mut entry, false);
-                        entry.kind = Kind::Dir;
-                        entry.version = marker.map_or(0, |marker| checksum::version(&marker.etag));
-                        self.restrain(&mut entry);
-                    }
+                    Some(marker) if self.apply_marker(marker, &mut entry, cursor.as_deref_mut()) => {}
                     Some(_) if !entry.name.leaf.is_empty() => unknown.push(entries.len()),
                     Some(_) => {}
                 }
@@ -148,6 +176,16 @@ impl Objects {
             }
         }
         entries
+    }
+
+    /// Gives a directory the attributes of its marker; `false` if they are not known.
+    pub(super) fn apply_marker(&self, marker: &Listed, entry: &mut Entry, cursor: Option<&mut Cursor>) -> bool {
+        let Some(known) = known_of(marker, cursor).filter(|known| !known.xattrs) else { return false };
+        apply(known, entry, false);
+        entry.kind = Kind::Dir;
+        entry.version = checksum::version(&marker.etag);
+        self.restrain(entry);
+        true
     }
 
     #[expect(clippy::too_many_arguments, reason = "a listing's state")]

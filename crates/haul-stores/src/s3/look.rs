@@ -46,6 +46,9 @@ impl Objects {
         if !beside && self.is_hidden(&key) {
             return self.look_dir(name);
         }
+        if !beside && self.was_listed_without_any(&key) {
+            return Err(no_object());
+        }
         let mut asked = false;
         let head = self.recent.take(&key, || {
             asked = true;
@@ -64,7 +67,7 @@ impl Objects {
                 let mut below = key;
                 below.push(b'/');
                 let any = self.bucket.any_below(&below).or_else(|e| self.unseen(e).map(|()| false))?;
-                if any { self.look_dir(name) } else { Err(Error::new(ErrorKind::NotFound, "stat").because("no such object")) }
+                if any { self.look_dir(name) } else { Err(no_object()) }
             }
         }
     }
@@ -85,12 +88,15 @@ impl Objects {
     /// A directory, with the attributes of its marker if there is one.
     pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
-        let head = if marker.is_empty() { None } else { self.head(&marker)? };
-        // One with content is a file of its own by its other name.
-        let head = head.filter(|head| head.size == 0 || !self.options.map_keys);
+        let listed = if self.pages.is_touched(&marker) { None } else { self.as_listed(&marker) };
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
         entry.mode = 0o755;
-        match head {
+        let is_known = matches!(&listed, Some(Some(marker)) if marker.size == 0 && self.apply_marker(marker, &mut entry, None));
+        let asks = !is_known && !marker.is_empty() && !matches!(listed, Some(None));
+        let head = if asks { self.head(&marker)? } else { None };
+        // One with content is a file of its own by its other name.
+        match head.filter(|head| head.size == 0 || !self.options.map_keys) {
+            _ if is_known => {}
             Some(head) => {
                 self.saw(&marker, &head, None);
                 head.attributes.apply(&mut entry);
@@ -233,6 +239,10 @@ impl Objects {
         entry.have = entry.have.with(want.and(MetaMask::ACL.with(MetaMask::XATTR)));
         Ok(())
     }
+}
+
+fn no_object() -> Error {
+    Error::new(ErrorKind::NotFound, "stat").because("no such object")
 }
 
 /// The service's time in whole seconds: an answer to HEAD has no more, and the two must agree.

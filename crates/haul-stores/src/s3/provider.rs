@@ -45,7 +45,7 @@ impl Provider for S3Provider {
 
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {
         let host = BucketHost::new(access, location)?;
-        host.must_exist()?;
+        host.must_exist(access, location)?;
         Ok(Arc::new(host))
     }
 }

@@ -1,5 +1,5 @@
-//! The object that was looked at last while the places of a run were opened: the run looks at it right after that, and need not ask
-//! again.
+//! What was learned while the places of a run were opened: the object that was looked at last, and the first page of a directory. The
+//! run wants both right after that, and need not ask again.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,31 +8,66 @@ use haul_core::error::Result;
 use haul_core::lock::lock;
 
 use super::bucket::Head;
+use super::flat::FlatPage;
 
 /// For how long an answer holds.
 const HOLDS: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<Option<Answer>>);
+pub(super) struct Recent {
+    head: Mutex<Option<Answer<Option<Head>>>>,
+    page: Mutex<Option<Answer<FlatPage>>>,
+}
 
 #[derive(Debug)]
-struct Answer {
+struct Answer<T> {
+    /// The key, or the prefix.
     key: Vec<u8>,
     at: Instant,
-    head: Option<Head>,
+    is: T,
+}
+
+impl<T> Answer<T> {
+    fn new(key: &[u8], is: T) -> Self {
+        Answer { key: key.to_vec(), at: Instant::now(), is }
+    }
+
+    fn holds(&self, key: &[u8]) -> bool {
+        self.key == key && self.at.elapsed() < HOLDS
+    }
 }
 
 impl Recent {
     pub fn keep(&self, key: &[u8], head: Option<Head>) {
-        *lock(&self.0) = Some(Answer { key: key.to_vec(), at: Instant::now(), head });
+        *lock(&self.head) = Some(Answer::new(key, head));
     }
 
     /// The answer for a key, once; else that of `ask`.
     pub fn take(&self, key: &[u8], ask: impl FnOnce() -> Result<Option<Head>>) -> Result<Option<Head>> {
-        let kept = lock(&self.0).take_if(|answer| answer.key == key);
-        match kept.filter(|answer| answer.at.elapsed() < HOLDS) {
-            Some(answer) => Ok(answer.head),
+        let kept = lock(&self.head).take_if(|answer| answer.key == key);
+        match kept.filter(|answer| answer.holds(key)) {
+            Some(answer) => Ok(answer.is),
             None => ask(),
         }
+    }
+
+    /// Keeps the page that a prefix begins with.
+    pub fn keep_page(&self, prefix: &[u8], page: FlatPage) {
+        *lock(&self.page) = Some(Answer::new(prefix, page));
+    }
+
+    /// Something of it was written.
+    pub fn forget_page(&self) {
+        *lock(&self.page) = None;
+    }
+
+    /// What the page that a prefix begins with says; `None` where none is kept.
+    pub fn of_page<T>(&self, prefix: &[u8], says: impl FnOnce(&FlatPage) -> T) -> Option<T> {
+        lock(&self.page).as_ref().filter(|answer| answer.holds(prefix)).map(|answer| says(&answer.is))
+    }
+
+    /// The page itself, once.
+    pub fn take_page(&self, prefix: &[u8]) -> Option<FlatPage> {
+        lock(&self.page).take_if(|answer| answer.holds(prefix)).map(|answer| answer.is)
     }
 }

@@ -64,7 +64,7 @@ impl WebHost {
     /// # Errors
     /// No address, or no such list; `Unsupported` for a destination.
     pub fn new(access: &Access, location: &Location) -> Result<WebHost> {
-        if access.role == Role::Destination {
+        if access.intent.role == Role::Destination {
             return Err(no_destination(&location.to_bytes()));
         }
         let authority = Location { user: None, ..location.clone() }.authority();

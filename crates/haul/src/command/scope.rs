@@ -36,11 +36,15 @@ pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
     if is_key { Scope::literal(bucket, &asked.path, key).map(Some) } else { Ok(Some(scope)) }
 }
 
+/// Whether an address is a pattern of keys, unless there is an object of just this name. Sends nothing.
+pub fn may_be_pattern(asked: &Argument<'_>) -> bool {
+    let is_raw = || asked.hosts.access().get::<Flags>().raw;
+    asked.location.scheme.keys && !is_raw() && !matches!(Pattern::parse(&key_of(asked.location)), Ok(None))
+}
+
 /// Calls `each` with the place itself, or with the objects that it matches, if it is a pattern.
 pub fn each_object(asked: &Argument<'_>, each: &mut dyn FnMut(&Argument<'_>) -> Result<()>) -> Result<()> {
-    let wild = |asked: &Argument<'_>| matches!(Pattern::parse(&key_of(asked.location)), Ok(Some(_)));
-    let raw = asked.hosts.access().get::<Flags>().raw;
-    if !asked.location.scheme.keys || raw || !wild(asked) {
+    if !may_be_pattern(asked) {
         return each(asked);
     }
     let Some(scope) = of(asked)? else { return each(asked) };

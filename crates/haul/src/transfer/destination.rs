@@ -11,6 +11,7 @@ use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::spec::TransferSpec;
 use haul_core::store::Store;
 use haul_stores::memory::Memory;
+use haul_stores::provider::Intent;
 use haul_stores::ssh::SshHost;
 
 use super::outlet::Outlet;
@@ -46,7 +47,8 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
     }
     let location = asked.destination;
     let largest = sources.iter().map(|source| if let Source::Name { size, .. } = source { *size } else { 0 }).max();
-    let host = asked.hosts.reach_for(location, Role::Destination, largest.unwrap_or(0))?;
+    let lists = !asked.listed && sources.iter().any(|source| !matches!(source, Source::Name { kind, .. } if *kind != Kind::Dir));
+    let host = asked.hosts.reach_for(location, Intent { role: Role::Destination, largest: largest.unwrap_or(0), lists })?;
     let mut path = host.path(location);
     if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
         path = stream_target(location, &*host, path)?;

@@ -14,6 +14,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store};
+use haul_stores::provider::Intent;
 use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
 use haul_stores::stream::Input;
@@ -118,7 +119,10 @@ pub enum Source {
 /// What a pattern matches, if the address is one: relative to the directory in front of the first wildcard.
 fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Source>> {
     let argument = open::Argument::new(location, asked.hosts);
-    let Some(scope) = (if asked.listed { None } else { scope::of(&argument)? }) else { return Ok(None) };
+    if asked.listed || !scope::may_be_pattern(&argument) {
+        return Ok(None);
+    }
+    let Some(scope) = scope::of(&argument)? else { return Ok(None) };
     let What::Like(wild) = &scope.what else { return Ok(None) };
     if wild.dirs {
         let e = Error::new(ErrorKind::Usage, "read pattern").at(&argument.path);
@@ -194,7 +198,8 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         false => open::missing_operand(&path, asked.hosts),
     };
     let missing = |e: Error| if e.kind() == ErrorKind::NotFound && !location.is_remote() { none() } else { e };
-    let host = asked.hosts.reach_for(location, Role::Source, 0)?;
+    let lists = location.means_contents() && !asked.listed;
+    let host = asked.hosts.reach_for(location, Intent { role: Role::Source, lists, ..Intent::default() })?;
     let path = host.path(location);
     let has_name = !host.split(&path).1.is_empty();
     if location.means_contents() || asked.listed || !has_name {
@@ -219,7 +224,7 @@ fn matched_name(found: wild::Match, asked: &Asked<'_>) -> Result<Source> {
     if !location.means_contents() {
         return Ok(Source::Name { parent, leaf: entry.name.leaf.to_vec(), kind: entry.kind, size: entry.size });
     }
-    let host = asked.hosts.reach_for(&location, Role::Source, 0)?;
+    let host = asked.hosts.reach_for(&location, Intent { role: Role::Source, lists: true, ..Intent::default() })?;
     host.open(&host.path(&location), asked.source_options(Role::Source)).map(Source::Contents)
 }
 

@@ -13,6 +13,11 @@ fn counted(scripted: &Scripted) -> (usize, usize, usize, usize) {
     (listings, heads, puts, all.len() - listings - heads - puts)
 }
 
+/// A line for each request.
+fn lines(scripted: &Scripted) -> Vec<String> {
+    scripted.requests().iter().map(|seen| format!("{} {}?{}", seen.method, seen.path, seen.query)).collect()
+}
+
 /// Directories with a file in each, with and without markers, that no run has seen here.
 fn wide(w: &World, directories: usize) {
     for i in 0..directories {
@@ -30,8 +35,7 @@ fn one_file_into_a_bucket_of_many_prefixes_looks_at_one_key() {
         w.haul(words).ends(0);
         assert_eq!(w.get(key), w.read("file"));
         let (listings, heads, puts, others) = counted(&scripted);
-        let seen: Vec<String> = scripted.requests().iter().map(|seen| format!("{} {}?{}", seen.method, seen.path, seen.query)).collect();
-        assert!(listings <= 1 && heads <= 2 && puts == 1 && others == 0, "{words}: {seen:#?}");
+        assert!(listings <= 1 && heads <= 2 && puts == 1 && others == 0, "{words}: {:#?}", lines(&scripted));
     }
 }
 
@@ -140,5 +144,49 @@ fn a_long_listing_is_read_in_ranges_side_by_side() {
         let (listings, heads, ..) = counted(&server);
         assert!(listings <= 260 && heads <= 4, "{from_start}: {listings} listings, {heads} looks");
         assert!(from_start || server.connections() > 3, "{} connections", server.connections());
+    }
+}
+
+#[test]
+fn a_tree_begins_with_one_listing_and_markers_need_no_look() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 b=20 d/c=30 d/e/f=40 d/g/");
+    // Four files, and markers of d, e, g and the prefix itself.
+    for (words, listings, heads) in [("cp src/ @/to/", 1, 0), ("cp src @/other/", 1, 0), ("sync src/ @/third", 1, 4)] {
+        scripted.clear_seen();
+        w.haul(words).ends(0);
+        let (lists, looks, puts, others) = counted(&scripted);
+        assert!(lists <= listings && looks <= heads && (8..=9).contains(&puts) && others == 0, "{words}: {:#?}", lines(&scripted));
+    }
+    // The server is MinIO, and nobody has seen its objects: the page that says whether there is anything is without their metadata.
+    for (words, listings, heads) in [("cp @/to/ back", 2, 1), ("cp --server-times @/to/ times", 1, 1)] {
+        scripted.clear_seen();
+        w.haul(words).env("HAUL_STATE_DIR", w.path("fresh")).ends(0);
+        let (lists, looks, puts, others) = counted(&scripted);
+        assert!(lists <= listings && looks <= heads && puts == 0, "{words}: {others} {:#?}", lines(&scripted));
+    }
+    w.assert_same("src", "back", What::USUAL);
+}
+
+#[test]
+fn a_marker_that_somebody_else_has_made_meanwhile_keeps_its_metadata() {
+    for knows_the_condition in [true, false] {
+        let (w, scripted) = World::scripted();
+        let others: Vec<String> = (0..40).map(|i| format!("e{i:02}/")).collect();
+        w.tree(&format!("src: a=10 d/b=10 {}", others.join(" ")));
+        let conditional = || When::method("PUT").header("if-none-match", "*");
+        if !knows_the_condition {
+            scripted.rule(conditional(), .., Action::Answer(Answer::error(501, "NotImplemented")));
+        }
+        // The listing of the run is of a time when there was none.
+        w.put(b"to/d/", &[("x-amz-meta-owner", "somebody")], b"");
+        let empty = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+        scripted.rule(When::method("GET").query("list-type=2"), .., Action::Answer(Answer::new(200, empty)));
+        w.haul("cp src/ @/to/").ends(0);
+        assert_eq!(w.header("to/d/", "x-amz-meta-owner").as_deref(), Some("somebody"));
+        assert!(w.header("to/d/", "x-amz-meta-mtime").is_some());
+        // A server that does not know it is asked by some requests at the same time, and then no more.
+        let asked = scripted.count(&conditional());
+        assert!(if knows_the_condition { asked == 42 } else { asked < 30 }, "{asked}");
     }
 }

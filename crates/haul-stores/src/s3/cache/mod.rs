@@ -81,8 +81,7 @@ impl MetadataCache {
         }
     }
 
-    /// Whether nothing is known of any object.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.records() == 0
     }
 
@@ -126,6 +125,11 @@ pub(super) fn details(size: u64, modified: Time, attributes: &FileAttributes) ->
 /// What [`details`] has made.
 pub(super) fn of_details(details: &[u8]) -> Option<Known> {
     record::decode(details).map(|(_, _, known)| known)
+}
+
+/// Whether no run before this one knew any of a bucket's objects.
+pub(super) fn is_unknown(cache: Option<&MetadataCache>) -> bool {
+    cache.is_none_or(MetadataCache::is_empty)
 }
 
 /// Whether an object cannot have been written once more within the second of its time.
