@@ -310,7 +310,7 @@ fn short_tasks_that_end_first_do_not_speak_for_those_that_go_on() {
 /// Eight tasks at a time, each of a second; the number of workers after so many of these seconds.
 #[test]
 fn what_new_connections_bring_is_not_compared_with() {
-    let after = |seconds: u32, mut tuner: Climb| {
+    let after = |seconds: u32, queued: u64, mut tuner: Climb| {
         let mut workers = 8;
         for tick in 1..=50 * seconds {
             let now = Duration::from_millis(20) * tick;
@@ -320,12 +320,16 @@ fn what_new_connections_bring_is_not_compared_with() {
                     tuner.sample(&Sample { started, ended: now, op: Op::Bundle, bytes: 10 << 20, entries: 1, cpu, failed: false });
                 }
             }
-            workers = tuner.tick(now, Demand { queued: 1_000, busy: 8, throttled: false }).workers;
+            workers = tuner.tick(now, Demand { queued, busy: 8, throttled: false }).workers;
         }
         workers
     };
     let climb = || Climb::new(8, 8, 64);
-    assert_eq!((after(1, climb()), after(1, climb().over_network()), after(2, climb().over_network())), (16, 8, 16));
+    let far = || climb().over_network(8);
+    assert_eq!((after(1, 1_000, climb()), after(1, 1_000, far()), after(2, 1_000, far())), (16, 8, 16));
+    // With a task or two for each, the last ones would run alone on connections that have yet to find their rate.
+    assert_eq!((after(1, 40, climb()), after(2, 40, far())), (16, 8));
+    assert_eq!(climb().over_network(16).tick(Duration::ZERO, Demand { queued: 100, busy: 0, throttled: false }).workers, 16);
 }
 
 #[test]

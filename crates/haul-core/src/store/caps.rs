@@ -52,6 +52,8 @@ pub struct Caps {
     pub direct_create: bool,
     /// `landed` confirms any range that was written in a round trip: what comes without a size is confirmed piece by piece.
     pub lands_pieces: bool,
+    /// Workers that a run begins with, where each call takes a round trip.
+    pub first_workers: u32,
     /// Workers that gain by writing one file at the same time; at least 1.
     pub writers_per_file: u32,
     /// Workers that gain by reading one file at the same time; at least 1.
@@ -105,6 +107,7 @@ impl Caps {
             attach: false,
             direct_create: false,
             lands_pieces: false,
+            first_workers: 8,
             writers_per_file: 1,
             readers_per_file: 1,
             chunk_unit: 1,

@@ -46,6 +46,8 @@ const LONGER: u32 = 4;
 const DOUBT: f64 = 1.5;
 /// Over a network tasks from this length on, in seconds, begin on connections that have yet to find their rate (slow start; RFC 5681).
 const SLOW_START: f64 = 0.25;
+/// Such tasks that each worker must have before it, or the last ones run alone on connections that are still finding their rate.
+const SLOW_START_TASKS: u64 = 3;
 /// A goodput that moved by this at the same number of workers is a changed store, not noise.
 const CHANGED: f64 = 0.15;
 /// Most windows of hold between two probes.
@@ -88,6 +90,8 @@ pub struct Climb {
     wait: u32,
     last_full_probe: Duration,
     full_wait: Duration,
+    /// Tasks are over network connections.
+    is_far: bool,
     /// The first window of long tasks is not measured.
     warms_up: bool,
 }
@@ -118,14 +122,17 @@ impl Climb {
             wait: 0,
             last_full_probe: Duration::ZERO,
             full_wait: FULL_PROBE,
+            is_far: false,
             warms_up: false,
         }
     }
 
-    /// For tasks over network connections: what the first of them bring is no measure of what they bring later.
+    /// For tasks over network connections, beginning with so many workers: what the first tasks bring is no measure of what they bring
+    /// later.
     #[must_use]
-    pub fn over_network(self) -> Climb {
-        Climb { warms_up: true, ..self }
+    pub fn over_network(self, first: u32) -> Climb {
+        let workers = first.clamp(self.least, self.most);
+        Climb { is_far: true, warms_up: true, workers, window: Window::new(workers, Duration::ZERO), ..self }
     }
 
     fn go(&mut self, workers: u32, now: Duration, phase: Phase) {
@@ -164,6 +171,9 @@ impl Climb {
         let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
         // Work that computes is worth a worker a processor, and no more.
         let twice = if waits { twice } else { twice.min(self.processors.count) };
+        // Workers with a task or two each would spend most of their time in slow start, and end one after the other.
+        let is_short = self.is_far && self.window.task() >= SLOW_START && demand.queued < SLOW_START_TASKS * u64::from(twice);
+        let twice = if is_short { self.workers.min(twice) } else { twice };
         if enough && std::mem::take(&mut self.warms_up) && self.window.task() >= SLOW_START {
             self.window = Window::new(self.workers, now);
         } else if enough {

@@ -3,22 +3,27 @@
 use haul_core::lock::lock;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use haul_core::entry::Name;
 use haul_core::error::{Error, ErrorKind, Remedy};
 
 use super::agent::read_error;
+use super::pace::{Pace, Paced};
 use super::verifier::{Verifier, Watch};
 
 /// Takes the reader over after the last byte.
 type After = Box<dyn FnOnce(ureq::BodyReader<'static>) + Send>;
+/// Asks for the last bytes of the body, so many, over another connection.
+type Again<'a> = Box<dyn Fn(u64) -> Result<ureq::BodyReader<'static>, Error> + Send + 'a>;
 
-pub(crate) struct Body {
+pub(crate) struct Body<'a> {
     reader: Option<ureq::BodyReader<'static>>,
     /// Bytes still to be read.
     left: u64,
     watch: Option<(Watch, Arc<Mutex<Verifier>>)>,
     after: Option<After>,
+    paced: Option<(Paced<'a>, Again<'a>)>,
     name: Name,
     /// For messages: "the service".
     server: &'static str,
@@ -26,20 +31,26 @@ pub(crate) struct Body {
     tries: u32,
 }
 
-impl Body {
-    pub fn new(reader: ureq::BodyReader<'static>, left: u64, name: Name, server: &'static str, tries: u32) -> Body {
-        Body { reader: Some(reader), left, watch: None, after: None, name, server, tries }
+impl<'a> Body<'a> {
+    pub fn new(reader: ureq::BodyReader<'static>, left: u64, name: Name, server: &'static str, tries: u32) -> Self {
+        Body { reader: Some(reader), left, watch: None, after: None, paced: None, name, server, tries }
     }
 
     /// Has a verifier see the bytes, which begin at `at`.
-    pub fn verified(mut self, verifier: Option<&Arc<Mutex<Verifier>>>, at: u64) -> Body {
+    pub fn verified(mut self, verifier: Option<&Arc<Mutex<Verifier>>>, at: u64) -> Self {
         self.watch = verifier.map(|verifier| (lock(verifier).watch(at), verifier.clone()));
         self
     }
 
     /// The answer has more bytes than these.
-    pub fn then(mut self, after: After) -> Body {
+    pub fn then(mut self, after: After) -> Self {
         self.after = Some(after);
+        self
+    }
+
+    /// Asks for the rest again if it comes much more slowly than other answers of the server do.
+    pub fn paced(mut self, pace: &'a Pace, again: Again<'a>) -> Self {
+        self.paced = Some((Paced::new(pace), again));
         self
     }
 
@@ -48,7 +59,12 @@ impl Body {
             match self.after.take() {
                 Some(after) => after(reader),
                 // The connection can serve again once the end of the body was seen; more than that is no concern here.
-                None => drop(reader.read(&mut [0; 1])),
+                None => {
+                    drop(reader.read(&mut [0; 1]));
+                    if let Some((paced, _)) = &mut self.paced {
+                        paced.ended();
+                    }
+                }
             }
         }
         let Some((watch, verifier)) = self.watch.take() else { return Ok(()) };
@@ -63,11 +79,12 @@ pub(crate) fn cut_short(left: u64) -> Error {
     Error::new(ErrorKind::Io, "read").remedy_is(Remedy::Again).because(format!("the answer ended {left} bytes too early"))
 }
 
-impl Read for Body {
+impl Read for Body<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let Some(reader) = self.reader.as_mut().filter(|_| most > 0) else { return Ok(0) };
         let failed = |e: Error| e.on(&self.name).tried(self.tries);
+        let since = Instant::now();
         let count = match reader.read(&mut into[..most]) {
             Ok(0) => return Err(failed(cut_short(self.left)).into()),
             Ok(count) => count,
@@ -77,6 +94,14 @@ impl Read for Body {
         self.left -= count as u64;
         if let Some((watch, _)) = &mut self.watch {
             watch.update(&into[..count]);
+        }
+        if let Some((paced, again)) = &mut self.paced
+            && paced.lags(count as u64, since, self.left)
+        {
+            match again(self.left) {
+                Ok(reader) => self.reader = Some(reader),
+                Err(_) => paced.stays(),
+            }
         }
         if self.left == 0 {
             self.end().map_err(|e| e.on(&self.name).tried(self.tries))?;

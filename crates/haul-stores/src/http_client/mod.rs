@@ -6,6 +6,7 @@ pub mod digest;
 mod environment;
 pub mod etag;
 mod flags;
+pub(crate) mod pace;
 pub(crate) mod parallel;
 pub mod time;
 pub(crate) mod verifier;

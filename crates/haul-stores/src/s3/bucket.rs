@@ -172,6 +172,7 @@ impl Bucket {
         if let Some(etag) = etag.filter(|etag| !etag.is_empty()) {
             call = call.with("if-match", etag);
         }
+        self.client.pace.asks();
         let answer = self.client.send(&call, Body::None)?;
         Ok((Head::of(&answer), answer))
     }

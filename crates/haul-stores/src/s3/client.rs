@@ -21,6 +21,7 @@ use super::held::Held;
 use super::pause::Pause;
 use super::sign::{Credential, Payload, Signer};
 use crate::http_client::agent::{agent, request_error};
+use crate::http_client::pace::Pace;
 use crate::http_client::parallel::Threads;
 use crate::http_client::time;
 
@@ -64,6 +65,7 @@ pub struct Client {
     minio: AtomicBool,
     /// The endpoint does not write objects on the condition that there is none.
     pub(super) writes_unconditionally: AtomicBool,
+    pub(super) pace: Pace,
     /// A listing that was to begin behind a key did not.
     pub(super) from_start: AtomicBool,
     /// The service has said once that a credential is over, and no other was to be had.
@@ -131,6 +133,7 @@ impl Client {
             answered: AtomicBool::new(false),
             minio: AtomicBool::new(false),
             writes_unconditionally: AtomicBool::new(false),
+            pace: Pace::default(),
             from_start: AtomicBool::new(false),
             expiry_reported: AtomicBool::new(false),
             doubted: Mutex::default(),

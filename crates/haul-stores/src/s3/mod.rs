@@ -265,6 +265,7 @@ fn caps() -> Caps {
         mtime_resolution: Duration::from_nanos(1),
         atomic_commit: true,
         attach: true,
+        first_workers: 16,
         writers_per_file: 256,
         readers_per_file: 256,
         runs: Runs::UpTo(REQUEST_MOST),

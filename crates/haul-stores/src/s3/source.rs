@@ -184,7 +184,34 @@ impl Reading {
         let (unread, next) = (self.unread.clone(), at.end);
         let then = move |reader| unread.keep(Unread { next, end, reader: Some(reader) });
         let body = if next < end { body.then(Box::new(then)) } else { body };
+        let again = move |left| {
+            let answer = self.ask(next - left..end)?;
+            match answer.status {
+                http::StatusCode::PARTIAL_CONTENT => Ok(answer.body.into_reader()),
+                _ => Err(Error::new(ErrorKind::Unsupported, "read")),
+            }
+        };
+        let pace = &self.bucket.client.pace;
+        let body = if self.bucket.client.ignores_ranges.load(Ordering::Relaxed) { body } else { body.paced(pace, Box::new(again)) };
         Box::new(body.verified(self.verifier.as_ref(), at.start))
+    }
+
+    /// The answer with a range, of the version that was opened; or with the whole object from a service without ranges.
+    fn ask(&self, at: Range<u64>) -> Result<Answer> {
+        let whole = at.start == 0 && at.end == self.entry.size;
+        let range = (!whole).then_some(at.start..at.end);
+        let (head, answer) = self.bucket.get(&self.key, range, Some(&self.etag)).map_err(|e| e.on(&self.name))?;
+        if head.etag != self.etag || head.size != self.entry.size {
+            return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it has changed meanwhile"));
+        }
+        let begins = answer.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+        if !whole && answer.status == http::StatusCode::OK {
+            self.bucket.client.deny_ranges();
+        } else if !whole && (answer.status.as_u16() != 206 || begins != Some(at.start)) {
+            let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
+            return Err(e.because("the service sent a different range than requested"));
+        }
+        Ok(answer)
     }
 
     /// A range of an answer with the whole object, of which `position` bytes were read: what is in front is dropped.
@@ -226,24 +253,11 @@ impl Source for Reading {
             (None, Some(Unread { reader: Some(reader), end, .. })) => return Ok(self.part(reader, &at, end, 1)),
             (None, announced) => {
                 end = announced.map_or(end, |unread| unread.end);
-                let whole = at.start == 0 && end == self.entry.size;
-                let range = (!whole).then_some(at.start..end);
-                let asked = self.bucket.get(&self.key, range, Some(&self.etag)).map_err(|e| e.on(&self.name))?;
-                if asked.0.etag != self.etag || asked.0.size != self.entry.size {
-                    return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it has changed meanwhile"));
+                let answer = self.ask(at.start..end)?;
+                if answer.status == http::StatusCode::OK && (at.start, end) != (0, self.entry.size) {
+                    return self.after_start(answer.body.into_reader(), 0, &at, answer.tries);
                 }
-                let begins =
-                    asked.1.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
-                if !whole && asked.1.status == http::StatusCode::OK {
-                    self.bucket.client.deny_ranges();
-                    let (reader, tries) = (asked.1.body.into_reader(), asked.1.tries);
-                    return self.after_start(reader, 0, &at, tries);
-                }
-                if !whole && (asked.1.status.as_u16() != 206 || begins != Some(at.start)) {
-                    let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
-                    return Err(e.because("the service sent a different range than requested"));
-                }
-                asked.1
+                answer
             }
         };
         Ok(self.part(answer.body.into_reader(), &at, end, answer.tries))

@@ -17,6 +17,7 @@ use super::disposition;
 use super::flags::Flags;
 use super::link::join;
 use crate::http_client::agent::{AgentConfig, Agents, read_error, request_error};
+use crate::http_client::pace::Pace;
 use crate::http_client::parallel::Threads;
 use crate::http_client::{Environment, time};
 use crate::netrc::Netrc;
@@ -31,6 +32,7 @@ pub struct Client {
     agents: Agents,
     netrc: Netrc,
     pub threads: Threads,
+    pub pace: Pace,
 }
 
 /// A request without a body.
@@ -166,7 +168,7 @@ impl Client {
         // A request that hangs is to be sent again before the run counts as stuck.
         let idle_timeout = access.idle_timeout.map_or(usual.idle_timeout, |timeout| (timeout / 2).max(Duration::from_millis(500)));
         let common = AgentConfig { verify: !tls.no_verify_ssl, ca_bundle: tls.ca_bundle, idle_timeout, ..usual };
-        Client { agents: Agents::new(common), netrc, threads: Threads::default() }
+        Client { agents: Agents::new(common), netrc, threads: Threads::default(), pace: Pace::default() }
     }
 
     /// Sends a request until it is answered with a success.

@@ -58,6 +58,7 @@ impl WebFile {
             let range = format!("bytes={}-{}", at.start, at.end - 1);
             request = request.with(HeaderValue::from_str(&range).ok().map(|range| (RANGE, range)));
         }
+        self.client.pace.asks();
         let answer = self.client.send(&request)?;
         if !self.facts.is_same(&answer.facts()) {
             return Err(self.changed());
@@ -108,6 +109,10 @@ impl Source for WebFile {
         if at.end < end {
             let rests = self.rests.clone();
             body = body.then(Box::new(move |reader| keep(&rests, at.end, Rest { reader, end })));
+        }
+        if self.facts.ranges {
+            let next = at.end;
+            body = body.paced(&self.client.pace, Box::new(move |left| self.answer(&(next - left..end)).map(|(reader, _)| reader)));
         }
         Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
     }

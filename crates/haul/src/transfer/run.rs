@@ -189,7 +189,11 @@ impl<'a> Session<'a> {
                 let near = !job.target.caps().remote && job.roots.iter().all(|root| !root.store.caps().remote);
                 Box::new(match near {
                     true => Climb::new(processors, 1, MOST_WORKERS),
-                    false => Climb::new(processors, WORKERS_FAR, MOST_WORKERS).over_network(),
+                    false => {
+                        let sources = job.roots.iter().map(|root| root.store.caps());
+                        let first = sources.chain([job.target.caps()]).filter(|caps| caps.remote).map(|caps| caps.first_workers).max();
+                        Climb::new(processors, WORKERS_FAR, MOST_WORKERS).over_network(first.unwrap_or_default())
+                    }
                 })
             }
         };

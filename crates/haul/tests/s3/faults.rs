@@ -254,3 +254,25 @@ fn a_service_that_always_asks_for_a_long_wait_is_given_up() {
     w.haul("cp -v --retries 1 src/ @/to/").ends(23).says("attempt 1 of 2 failed, retrying in 2.0 s").says("(tried twice in ");
     assert_eq!(scripted.count(&When::method("PUT").path("/to/a")), 2);
 }
+
+#[test]
+fn an_answer_that_lags_far_behind_is_taken_over_by_a_connection_that_is_idle() {
+    let (w, scripted) = World::scripted();
+    let others: Vec<String> = (0..8).map(|i| format!("f{i}=4M")).collect();
+    w.tree(&format!("src: a-slow=8M large=24M {}", others.join(" ")));
+    w.haul("cp src/ @/to/").ends(0);
+    for slow in ["/to/a-slow", "/to/large"] {
+        scripted.clear_seen();
+        scripted.clear();
+        let asked = || When::method("GET").path(slow);
+        // Half a minute, or three times as long.
+        scripted.rule(asked(), ..=1, Action::Slow(16 << 10, Duration::from_millis(50)));
+        w.haul("cp -j 4 @/to/ back").ends(0);
+        w.assert_same("src", "back", What::CONTENT);
+        let all: Vec<_> = scripted.requests().into_iter().filter(|seen| seen.method == "GET" && seen.path.ends_with(slow)).collect();
+        let (first, rest) = all.split_first().expect("it was asked for");
+        assert!(first.answered < 4 << 20, "{all:#?}");
+        assert!(rest.iter().any(|seen| seen.header("range").is_some_and(|range| !range.starts_with("bytes=0-"))), "{all:#?}");
+        std::fs::remove_dir_all(w.path("back")).expect("it is there");
+    }
+}

@@ -142,6 +142,15 @@ impl Connection<'_> {
                 self.shared.wait(time)?;
                 self.answer(asked, &answer)
             }
+            Action::Slow(piece, every) => {
+                let answer = self.exchange(asked)?;
+                self.begin_answer(asked, &answer)?;
+                for piece in answer.body.chunks(piece.max(1)) {
+                    self.send(asked, piece)?;
+                    self.shared.wait(every)?;
+                }
+                Ok(())
+            }
             Action::Cut(most) => {
                 let answer = self.exchange(asked)?;
                 let some = usize::try_from(most).ok().and_then(|most| answer.body.get(..most)).unwrap_or(&answer.body);

@@ -120,6 +120,8 @@ pub enum Action {
     CutSent(u64),
     /// The answer waits for so long.
     Late(Duration),
+    /// The answer's body comes in pieces of so many bytes, with this time between them.
+    Slow(usize, Duration),
     /// The connection is closed before anything is answered. The server behind hears nothing of it.
     Close,
     /// The server does what it was asked, and the connection is closed instead of its answer.
