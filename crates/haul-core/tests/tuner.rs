@@ -329,6 +329,7 @@ fn what_new_connections_bring_is_not_compared_with() {
     assert_eq!((after(1, 1_000, climb()), after(1, 1_000, far()), after(2, 1_000, far())), (16, 8, 16));
     // With a task or two for each, the last ones would run alone on connections that have yet to find their rate.
     assert_eq!((after(1, 40, climb()), after(2, 40, far())), (16, 8));
+    assert!((3..30).all(|seconds| after(seconds, 20, far()) == 8) && (3..30).any(|seconds| after(seconds, 1_000, far()) > 8));
     assert_eq!(climb().over_network(16).tick(Duration::ZERO, Demand { queued: 100, busy: 0, throttled: false }).workers, 16);
 }
 

@@ -92,6 +92,8 @@ pub struct Climb {
     full_wait: Duration,
     /// Tasks are over network connections.
     is_far: bool,
+    /// Tasks that wait, as was last said.
+    queued: u64,
     /// The first window of long tasks is not measured.
     warms_up: bool,
 }
@@ -123,6 +125,7 @@ impl Climb {
             last_full_probe: Duration::ZERO,
             full_wait: FULL_PROBE,
             is_far: false,
+            queued: 0,
             warms_up: false,
         }
     }
@@ -159,6 +162,12 @@ impl Climb {
         }
     }
 
+    /// More workers would have a task or two each: they would spend most of their time in slow start, and end one after the other.
+    fn is_too_late_for(&self, workers: u32) -> bool {
+        let task = self.base.map_or(0.0, |base| base.task()).max(self.window.task());
+        self.is_far && task >= SLOW_START && self.queued < SLOW_START_TASKS * u64::from(workers)
+    }
+
     fn ramp(&mut self, ahead: u32, now: Duration, demand: Demand) {
         if self.processors.full {
             let target = if self.workers > self.processors.count { self.processors.filling().min(self.workers) } else { self.workers };
@@ -171,9 +180,7 @@ impl Climb {
         let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
         // Work that computes is worth a worker a processor, and no more.
         let twice = if waits { twice } else { twice.min(self.processors.count) };
-        // Workers with a task or two each would spend most of their time in slow start, and end one after the other.
-        let is_short = self.is_far && self.window.task() >= SLOW_START && demand.queued < SLOW_START_TASKS * u64::from(twice);
-        let twice = if is_short { self.workers.min(twice) } else { twice };
+        let twice = if self.is_too_late_for(twice) { self.workers.min(twice) } else { twice };
         if enough && std::mem::take(&mut self.warms_up) && self.window.task() >= SLOW_START {
             self.window = Window::new(self.workers, now);
         } else if enough {
@@ -281,7 +288,7 @@ impl Climb {
             ((workers / self.step).round() as u32).min(self.workers.saturating_sub(1))
         };
         let next = next.clamp(self.least, self.most);
-        if next != self.workers {
+        if next < self.workers || next > self.workers && !self.is_too_late_for(next) {
             self.go(next, now, Phase::Probe);
         }
     }
@@ -378,6 +385,7 @@ impl Tuner for Climb {
     }
 
     fn tick(&mut self, now: Duration, demand: Demand) -> Limits {
+        self.queued = demand.queued;
         self.processors.observe(demand.busy, now);
         if let Some(until) = self.settle_until {
             if demand.busy <= self.workers || now >= until {
