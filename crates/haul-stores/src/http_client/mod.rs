@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub(crate) mod body;
+pub(crate) mod contact;
 pub mod digest;
 mod environment;
 pub mod etag;

@@ -21,17 +21,15 @@ use super::held::Held;
 use super::pause::Pause;
 use super::sign::{Credential, Payload, Signer};
 use crate::http_client::agent::{agent, request_error};
+use crate::http_client::contact::Contact;
 use crate::http_client::pace::Pace;
 use crate::http_client::parallel::Threads;
 use crate::http_client::time;
 
 /// Redirects of one request at the most.
 const REDIRECTS: u32 = 3;
-/// Tries of a request to an endpoint that has never answered, whose address may be wrong: if nobody listens there, and if somebody
-/// is silent; after this time it has been silent long enough.
-const UNREACHED_TRIES: u32 = 3;
+/// Tries of a request to an endpoint that is silent, for commands that give up.
 const SILENT_TRIES: u32 = 2;
-const SILENCE: Duration = Duration::from_secs(45);
 /// How long a check for newer credentials holds: a bucket may have many objects that are denied.
 const DOUBT: Duration = Duration::from_secs(60);
 
@@ -59,8 +57,7 @@ pub struct Client {
     pub(super) removed_at_once: AtomicUsize,
     /// Threads beside the workers.
     pub(super) threads: Threads,
-    /// The endpoint has answered once.
-    answered: AtomicBool,
+    contact: Contact,
     /// The server is MinIO, by its own word: its listings have metadata where they are asked for.
     minio: AtomicBool,
     /// The endpoint does not write objects on the condition that there is none.
@@ -130,7 +127,7 @@ impl Client {
             said: Mutex::default(),
             removed_at_once: AtomicUsize::new(usize::MAX),
             threads: Threads::default(),
-            answered: AtomicBool::new(false),
+            contact: Contact::default(),
             minio: AtomicBool::new(false),
             writes_unconditionally: AtomicBool::new(false),
             pace: Pace::default(),
@@ -326,19 +323,7 @@ impl Client {
                 {
                     return Err(error.exhausted(1, Duration::ZERO));
                 }
-                Failure::Broken(error)
-                    if matches!(error.kind(), ErrorKind::Broken | ErrorKind::TimedOut)
-                        && error.remedy() != Remedy::None
-                        && !self.answered.load(Ordering::Relaxed) =>
-                {
-                    let most = if error.kind() == ErrorKind::TimedOut { SILENT_TRIES } else { UNREACHED_TRIES };
-                    let is_silent = error.kind() == ErrorKind::TimedOut && began.elapsed() >= SILENCE;
-                    if tries.failed() + 1 >= most || is_silent {
-                        return Err(error.exhausted(1, Duration::ZERO));
-                    }
-                    error.remedy_is(Remedy::Again)
-                }
-                Failure::Broken(error) => error,
+                Failure::Broken(error) => self.contact.judge(error, tries.failed() + 1, began)?,
             };
             if !may_repeat {
                 return Err(error);
@@ -403,7 +388,7 @@ impl Client {
         };
         let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, self.agent.config().proxy(), call.op)))?;
         let (parts, body) = answer.into_parts();
-        self.answered.store(true, Ordering::Relaxed);
+        self.contact.made();
         let answer = Answer { status: parts.status, headers: parts.headers, body, tries: 1 };
         if answer.status.is_success() {
             if answer.header("server") == Some("MinIO") {

@@ -1,7 +1,7 @@
 //! Requests to web servers: redirects followed, tried again where that is of use.
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use haul_core::entry::Time;
@@ -17,6 +17,7 @@ use super::disposition;
 use super::flags::Flags;
 use super::link::join;
 use crate::http_client::agent::{AgentConfig, Agents, read_error, request_error};
+use crate::http_client::contact::Contact;
 use crate::http_client::pace::Pace;
 use crate::http_client::parallel::Threads;
 use crate::http_client::{Environment, time};
@@ -33,6 +34,7 @@ pub struct Client {
     netrc: Netrc,
     pub threads: Threads,
     pub pace: Pace,
+    contact: Contact,
 }
 
 /// A request without a body.
@@ -168,7 +170,7 @@ impl Client {
         // A request that hangs is to be sent again before the run counts as stuck.
         let idle_timeout = access.idle_timeout.map_or(usual.idle_timeout, |timeout| (timeout / 2).max(Duration::from_millis(500)));
         let common = AgentConfig { verify: !tls.no_verify_ssl, ca_bundle: tls.ca_bundle, idle_timeout, ..usual };
-        Client { agents: Agents::new(common), netrc, threads: Threads::default(), pace: Pace::default() }
+        Client { agents: Agents::new(common), netrc, threads: Threads::default(), pace: Pace::default(), contact: Contact::default() }
     }
 
     /// Sends a request until it is answered with a success.
@@ -176,12 +178,12 @@ impl Client {
     /// # Errors
     /// `NotFound`, `Denied`, `Changed` where the guard does not hold any more, and what keeps the server from being reached.
     pub fn send(&self, request: &WebRequest<'_>) -> Result<Answer> {
-        let mut tries = Tries::begin();
+        let (mut tries, began) = (Tries::begin(), Instant::now());
         loop {
             match tries.run(|| self.redirected(request)) {
                 Ok(answer) => return Ok(Answer { tries: tries.failed() + 1, ..answer }),
                 Err(e) => {
-                    let (e, again) = tries.after(e)?;
+                    let (e, again) = tries.after(self.contact.judge(e, tries.failed() + 1, began)?)?;
                     tries.pause(&e, again)?;
                 }
             }
@@ -221,6 +223,7 @@ impl Client {
         }
         let agent = self.agents.get(url, |common| common)?;
         let answer = agent.run(sent).map_err(|e| request_error(e, url, agent.config().proxy(), request.op()))?;
+        self.contact.made();
         let (parts, body) = answer.into_parts();
         Ok(Answer { url: url.clone(), status: parts.status, headers: parts.headers, body, tries: 1 })
     }

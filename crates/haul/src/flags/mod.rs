@@ -160,7 +160,7 @@ pub(crate) type Refusal = String;
 
 const TEMPLATE: &str = "{about-section}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
 
-/// Fast, resumable, verified file transfer: local, SSH, S3, HTTP
+/// Fast, resumable, verified file transfer: local, SSH, S3, HTTP, FTP, GridFTP
 #[derive(Parser)]
 #[command(
     name = "haul",

@@ -28,7 +28,7 @@ pub fn request_error(failure: Failure, at: &Uri, proxy: Option<&Proxy>, op: &'st
             made(ErrorKind::TimedOut, "connection timed out".to_string()).remedy_is(soon)
         }
         Failure::Timeout(_) => made(ErrorKind::TimedOut, "idle timeout: no data received or sent".to_string()).remedy_is(soon),
-        Failure::HostNotFound => made(ErrorKind::Usage, "unknown host".to_string()).hint("check the endpoint's name"),
+        Failure::HostNotFound => made(ErrorKind::Usage, "unknown host".to_string()).hint("check the host's name"),
         Failure::Rustls(error) => of_tls(&error, &made),
         Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<Tls>()) => match error.downcast() {
             Ok(error) => of_tls(&error, &made),
@@ -91,7 +91,7 @@ fn of_io(error: io::Error, made: &dyn Fn(ErrorKind, String) -> Error, soon: Reme
     let words = Error::io(error, "send").reason();
     match kind {
         K::ConnectionRefused => {
-            let hint = "check the endpoint (--endpoint-url, AWS_ENDPOINT_URL), and whether the service runs";
+            let hint = "check the address (of an object store: --endpoint-url, AWS_ENDPOINT_URL), and whether the server runs";
             made(ErrorKind::Broken, "nobody listens there".to_string()).remedy_is(soon).hint(hint)
         }
         K::HostUnreachable | K::NetworkUnreachable => made(ErrorKind::Broken, words).remedy_is(soon),
@@ -101,7 +101,7 @@ fn of_io(error: io::Error, made: &dyn Fn(ErrorKind, String) -> Error, soon: Reme
             made(ErrorKind::Io, format!("connection closed ({words})")).remedy_is(Remedy::Again)
         }
         _ if words.contains("Temporary failure in name resolution") => made(ErrorKind::Broken, words).remedy_is(soon),
-        _ if is_unknown_host(&words) => made(ErrorKind::Usage, format!("unknown host ({words})")).hint("check the endpoint's name"),
+        _ if is_unknown_host(&words) => made(ErrorKind::Usage, format!("unknown host ({words})")).hint("check the host's name"),
         _ => made(ErrorKind::Io, words).remedy_is(Remedy::Again),
     }
 }
