@@ -143,6 +143,12 @@ pub fn count_on(spent: Spent) -> Entered {
     Scope { spent, ..Scope::current() }.enter()
 }
 
+/// Operations of this thread are tried once from here, until what comes back is dropped: what they ask for is to be had in another way.
+pub fn once() -> Entered {
+    let scope = Scope::current();
+    Scope { policy: Policy { tries: 1, ..scope.policy }, ..scope }.enter()
+}
+
 /// The tries of one operation.
 #[derive(Debug)]
 pub struct Tries {

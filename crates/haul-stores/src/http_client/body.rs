@@ -1,6 +1,7 @@
 //! The body of an answer, read to exactly the length that was requested and verified as it passes.
 
 use haul_core::lock::lock;
+use haul_core::retry;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -98,6 +99,8 @@ impl Read for Body<'_> {
         if let Some((paced, again)) = &mut self.paced
             && paced.lags(count as u64, since, self.left)
         {
+            // The answer at hand comes, if slowly.
+            let _once = retry::once();
             match again(self.left) {
                 Ok(reader) => self.reader = Some(reader),
                 Err(_) => paced.stays(),

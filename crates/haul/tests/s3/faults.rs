@@ -276,3 +276,18 @@ fn an_answer_that_lags_far_behind_is_taken_over_by_a_connection_that_is_idle() {
         std::fs::remove_dir_all(w.path("back")).expect("it is there");
     }
 }
+
+#[test]
+fn an_answer_that_lags_is_read_on_where_it_cannot_be_asked_for_again() {
+    let (w, scripted) = World::scripted();
+    let others: Vec<String> = (0..8).map(|i| format!("f{i}=4M")).collect();
+    w.tree(&format!("src: a-slow=4M {}", others.join(" ")));
+    w.haul("cp src/ @/to/").ends(0);
+    scripted.clear_seen();
+    let again = || When::method("GET").path("/to/a-slow").header("range", "bytes=");
+    scripted.rule(again(), .., Action::Answer(Answer::error(503, "SlowDown")));
+    scripted.rule(When::method("GET").path("/to/a-slow"), ..=1, Action::Slow(32 << 10, Duration::from_millis(50)));
+    w.haul("cp -j 4 @/to/ back").ends(0);
+    w.assert_same("src", "back", What::CONTENT);
+    assert_eq!((scripted.count(&again()), scripted.count(&When::method("GET").path("/to/a-slow"))), (1, 2));
+}
