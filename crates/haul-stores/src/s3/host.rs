@@ -171,18 +171,7 @@ impl BucketHost {
             }
         }
         let looks = !is_dir && access.intent.role != Role::Browse && self.bucket.options.version.is_none();
-        let asked = if looks { &[true, false][..] } else { &[true] };
-        let ask = |bucket: &bool| {
-            if *bucket {
-                return Some(self.bucket.exists());
-            }
-            // Whoever needs it asks again, and says what is wrong.
-            if let Ok(head) = self.bucket.head(key) {
-                self.ahead.keep(key, head);
-            }
-            None
-        };
-        match in_parallel(&self.bucket.client.threads, asked, asked.len(), ask).into_iter().flatten().next().unwrap_or(Ok(true)) {
+        match self.exists_beside(looks.then_some(key)) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let e = Error::new(ErrorKind::NotFound, "open").at(self.bucket.address().as_bytes());
@@ -198,6 +187,19 @@ impl BucketHost {
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Whether the bucket is there. An object of it is looked at in the meantime.
+    fn exists_beside(&self, object: Option<&[u8]>) -> Result<bool> {
+        let exists = || self.bucket.exists();
+        let look = || {
+            // Without an answer whoever needs it asks again, and says what is wrong.
+            let key = object.unwrap_or_default();
+            self.bucket.head(key).map(|head| self.ahead.keep(key, head)).map(|()| true)
+        };
+        let all: [&(dyn Fn() -> Result<bool> + Sync); 2] = [&exists, &look];
+        let asked = &all[..1 + usize::from(object.is_some())];
+        in_parallel(&self.bucket.client.threads, asked, asked.len(), |ask| ask()).swap_remove(0)
     }
 
     /// Whether there is a directory at a path: a marker, or anything below it. A bucket is one even if it is empty.
