@@ -104,13 +104,8 @@ fn run(call: &Call) -> Result<ExitStatus, String> {
         for seen in between.requests() {
             *methods.entry(seen.method).or_insert(0_u64) += 1;
         }
-        let counts: Vec<_> = methods.iter().map(|(method, count)| format!("{count} {method}")).collect();
-        eprintln!(
-            "haul-objects: {}; {} connections, {} requests at once",
-            counts.join(", "),
-            between.connections(),
-            between.most_at_once()
-        );
+        let counts = methods.iter().map(|(method, count)| format!("{count} {method} ({} at once)", between.most_at_once(method)));
+        eprintln!("haul-objects: {}; {} connections", counts.collect::<Vec<_>>().join(", "), between.connections());
     }
     status
 }

@@ -52,7 +52,7 @@ fn parts_are_as_large_as_was_said_and_sent_by_several() {
     assert!(w.read("back") == w.read("large"));
     // One of them asks for the whole to see what it is.
     assert!(scripted.count(&When::method("GET").path("/large")) >= 5);
-    assert!(scripted.most_at_once() <= 6);
+    assert!(scripted.most_at_once("GET") <= 6);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn parts_of_one_object_are_got_side_by_side() {
         scripted.clear_seen();
         w.haul(&format!("cp --part-size 5M {flags} @/large out")).ends(0);
         assert_eq!(w.read("out"), w.read("src/large"), "{flags}");
-        let at_once = scripted.most_at_once();
+        let at_once = scripted.most_at_once("GET");
         assert!((least..=most).contains(&at_once), "{flags}: {at_once} requests at a time");
         std::fs::remove_file(w.path("out")).expect("removed");
     }

@@ -96,7 +96,9 @@ pub(super) fn serve(shared: &Shared, client: TcpStream) -> io::Result<()> {
         let seen = seen(&head)?;
         let (number, action) = shared.admit(seen.clone());
         let done = serving.follow(&Asked { number, head: &head, seen: &seen }, action);
-        shared.lock().under_way -= 1;
+        if let Some((now, _)) = shared.lock().under_way.get_mut(&seen.method) {
+            *now -= 1;
+        }
         done?;
     }
     Ok(())

@@ -178,8 +178,8 @@ struct State {
     seen: Vec<Seen>,
     round_trip: Duration,
     connections: usize,
-    under_way: usize,
-    most_under_way: usize,
+    /// By their method: the requests under way, and the most that there were at one time.
+    under_way: HashMap<String, (usize, usize)>,
     /// Open sockets, by a number of their own, to be closed at the end.
     sockets: HashMap<usize, TcpStream>,
     last_socket: usize,
@@ -230,9 +230,10 @@ impl Shared {
                 chosen = Some(rule.action.clone());
             }
         }
+        let (now, most) = state.under_way.entry(seen.method.clone()).or_default();
+        *now += 1;
+        *most = (*now).max(*most);
         state.seen.push(seen);
-        state.under_way += 1;
-        state.most_under_way = state.most_under_way.max(state.under_way);
         (state.seen.len() - 1, chosen.unwrap_or(Action::Pass))
     }
 
@@ -304,7 +305,7 @@ impl Scripted {
     pub fn clear_seen(&self) {
         let state = &mut *self.shared.lock();
         state.seen.clear();
-        state.most_under_way = state.under_way;
+        state.under_way.values_mut().for_each(|(now, most)| *most = *now);
     }
 
     /// Every request takes so much longer, and so does the first of a connection once more, for its beginning.
@@ -322,9 +323,9 @@ impl Scripted {
         self.shared.lock().seen.iter().filter(|seen| when.is_for(seen)).count()
     }
 
-    /// How many requests were under way at one time.
-    pub fn most_at_once(&self) -> usize {
-        self.shared.lock().most_under_way
+    /// How many requests of a method were under way at one time.
+    pub fn most_at_once(&self, method: &str) -> usize {
+        self.shared.lock().under_way.get(method).map_or(0, |(_, most)| *most)
     }
 
     /// How many connections came.
