@@ -153,6 +153,18 @@ impl Journal {
         Ok(session)
     }
 
+    /// Records what of the write still holds, before it returns: nothing that was recorded of it until now counts any more.
+    pub fn restate(&self, old: &Session, receipts: &[Receipt], parts: impl IntoIterator<Item = (u32, u64)>) {
+        let number = old.session;
+        let opened = self.0.append(When::Later, |to| record::put_opened(to, number, &old.path, &old.stamp, old.chunk, &old.token));
+        if !opened {
+            return self.0.void();
+        }
+        receipts.iter().for_each(|receipt| self.landed(number, receipt));
+        parts.into_iter().for_each(|(index, bytes)| self.landed_part(number, index, bytes));
+        self.flush();
+    }
+
     /// A chunk is in the destination; of a foreign one that has been hashed again, too. Buffered.
     pub fn landed(&self, session: u32, receipt: &Receipt) {
         self.0.append(When::Later, |to| record::put_landed(to, session, receipt));

@@ -1,12 +1,12 @@
 //! A source, or a staging file, that is another one when the run goes on.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use haul_test::compare::What;
 
-use crate::support::{COPY, World, versioned};
+use crate::support::{CHUNK, COPY, World, versioned};
 
 const SIZE: usize = 700 << 10;
 
@@ -102,6 +102,22 @@ fn a_staging_file_that_is_gone() {
         w.haul(&command).ends(0);
         w.assert_done("dst", What::USUAL, "without the staging file");
     }
+}
+
+/// What had landed and was lost does not count again once later writes have made the file as long as it was.
+#[test]
+fn what_a_staging_file_has_lost_stays_lost() {
+    let w = World::new("src: file=1M");
+    let command = format!("{COPY} -j 1 src/ dst");
+    w.killed_at(12, &command);
+    let staged = w.path(w.staging("dst").remove(0));
+    let cut = |bytes: u64| OpenOptions::new().write(true).open(&staged).and_then(|file| file.set_len(bytes)).expect("cut");
+    cut(0);
+    w.killed_at(3, &command);
+    assert!(fs::metadata(&staged).expect("it is there").len() < 5 * CHUNK, "the second run was killed early");
+    cut(1 << 20);
+    w.haul(&command).ends(0);
+    w.assert_done("dst", What::USUAL, "interrupted twice");
 }
 
 /// What was being written in place when the run was killed is newer than its source, and as large.

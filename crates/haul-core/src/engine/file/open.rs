@@ -202,7 +202,13 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Wri
     let kept = file.take_kept()?;
     match retry(|| cx.target().attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
         Ok(sink) => {
-            let receipts = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
+            let receipts: Vec<Receipt> = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
+            if let Some(session) = kept.session {
+                let path = name.path().into_boxed_slice();
+                let landed = journal::Chunks::default();
+                let write = Session { session, path, stamp: entry.stamp(), chunk: kept.chunk, token: kept.token, landed };
+                cx.journal.restate(&write, &receipts, []);
+            }
             Some(Write { sink, chunk: kept.chunk, session: kept.session, intent: None, receipts, parts: HashMap::new() })
         }
         Err(_) => {
@@ -250,6 +256,11 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
         true => HashMap::new(),
         false => old.landed.parts().map(|(index, bytes)| (index, bytes.min(within(index)))).collect(),
     };
+    let all = receipts.len() as u64 == old.landed.count() && old.landed.parts().all(|(index, bytes)| parts.get(&index) == Some(&bytes));
+    if !all {
+        // What is missing now would count again once later writes have made the file as long.
+        cx.journal.restate(&old, &receipts, parts.iter().map(|(index, bytes)| (*index, *bytes)));
+    }
     Ok(Some(Write { sink, chunk: old.chunk, session: Some(old.session), intent: None, receipts, parts }))
 }
 

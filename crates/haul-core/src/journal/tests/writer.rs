@@ -32,6 +32,26 @@ fn a_run_that_was_killed_is_gone_on_with() {
 }
 
 #[test]
+fn of_a_write_that_is_stated_anew_only_what_is_said_then_holds() {
+    let place = place();
+    let job = place.job();
+    let (journal, _) = job.journal().unwrap();
+    let number = journal.open_session(b"large", &stamp(300), 100, &token("up")).unwrap();
+    (0..3).for_each(|index| journal.landed(number, &receipt(index)));
+    job.keep();
+    let job = place.job();
+    let (journal, progress) = job.journal().unwrap();
+    let Resume::Continue(old) = progress.take(b"large", &stamp(300)) else { panic!("is open") };
+    journal.restate(&old, &[receipt(2)], [(0, 40)]);
+    let other = place_with(&std::fs::read(place.file("journal")).unwrap());
+    let (_journal, progress) = other.job().journal().unwrap();
+    let Resume::Continue(left) = progress.take(b"large", &stamp(300)) else { panic!("is open") };
+    assert_eq!((left.session, &left.token), (old.session, &old.token));
+    assert_eq!(left.landed.receipts().collect::<Vec<_>>(), [receipt(2)]);
+    assert_eq!(left.landed.parts().collect::<Vec<_>>(), [(0, 40)]);
+}
+
+#[test]
 fn every_prefix_of_a_journal_can_be_opened_and_appended_to() {
     let whole = log(&story());
     let place = place_with(&[]);
