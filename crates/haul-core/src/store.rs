@@ -331,6 +331,11 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         self.open(&Entry::bare(name.clone(), Kind::File), false)
     }
 
+    /// The shortest time to an answer of the server so far. `None` where there is no server, or nobody has measured it.
+    fn latency(&self) -> Option<Duration> {
+        None
+    }
+
     /// `Ok(None)` where the place has no notion of it.
     fn space(&self) -> Result<Option<Space>> {
         Ok(None)

@@ -334,6 +334,16 @@ fn what_new_connections_bring_is_not_compared_with() {
 }
 
 #[test]
+fn near_servers_get_workers_by_the_processors_of_this_machine() {
+    let first = |processors| {
+        let mut tuner = Climb::new(processors, 8, 64).over_network(16);
+        tuner.servers_are_near(Duration::ZERO);
+        tuner.tick(Duration::ZERO, Demand { queued: 100, busy: 0, throttled: false }).workers
+    };
+    assert_eq!([first(1), first(2), first(3), first(64)], [4, 4, 6, 8]);
+}
+
+#[test]
 fn never_grows_when_throttled_or_without_demand() {
     let task = Duration::from_millis(18);
     let cases = [

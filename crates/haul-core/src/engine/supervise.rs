@@ -15,6 +15,7 @@ use crate::report::Report;
 use crate::rlimit;
 use crate::schedule::{Batches, Standing};
 use crate::spread::RankWork;
+use crate::store::Store;
 use crate::team::message::Counts;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
@@ -28,6 +29,8 @@ const TICK_EARLY: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_millis(100);
 /// How long a stop waits for workers that are in a system call.
 const GRACE: Duration = Duration::from_millis(700);
+/// A server that has answered within this time is near.
+const NEAR: Duration = Duration::from_millis(5);
 /// Silence after which a run is called stalled.
 const STALL: Duration = Duration::from_secs(10);
 
@@ -57,7 +60,9 @@ pub struct Supervisor {
     queued: Duration,
     watch: Watch,
     /// No end of the job is round trips away.
-    near: bool,
+    is_local: bool,
+    /// Those that are have answered at once.
+    servers_are_near: bool,
 }
 
 struct Timetable {
@@ -102,9 +107,10 @@ impl Supervisor {
         if room < most && cx.job.workers.is_some() {
             cx.out.warn(Warning::Note(format!("workers limited to {room} by address space and open files (ulimit -v, -n)")));
         }
-        let near = !cx.target().caps().remote && cx.job.roots.iter().all(|root| !root.store.caps().remote);
+        let is_local = servers(&cx).next().is_none();
         let mut supervisor = Supervisor {
-            near,
+            is_local,
+            servers_are_near: false,
             cx,
             tuner,
             cost: CostMeter::new(),
@@ -240,6 +246,11 @@ impl Supervisor {
             Demand { queued: standing.queued, busy: self.shared.busy.load(Ordering::Relaxed), throttled: self.cx.meter.is_throttling() };
         self.watch_pace(standing, demand.busy);
         self.share_workers();
+        let is_near = |store: &dyn Store| store.latency().is_some_and(|latency| latency < NEAR);
+        if !self.is_local && !self.servers_are_near && servers(&self.cx).all(is_near) {
+            self.servers_are_near = true;
+            self.tuner.servers_are_near(self.cx.clock.began.elapsed());
+        }
         let limits = self.tuner.tick(self.cx.clock.began.elapsed(), demand);
         let workers = limits.workers.clamp(1, self.most).min(self.share);
         if workers != self.limits.workers {
@@ -248,8 +259,8 @@ impl Supervisor {
         }
         self.peak = self.peak.max(workers);
         // Where a call costs round trips, it costs them once for however many entries it carries.
-        let near = self.near;
-        let batch = |op, most| if near { self.cost.entries_at_once(op, most) } else { most };
+        let is_local = self.is_local;
+        let batch = |op, most| if is_local { self.cost.entries_at_once(op, most) } else { most };
         let (files, names, dirs) = (batch(Op::Bundle, 1000), batch(Op::Walk, 1000), batch(Op::Dirs, 64));
         self.cx.sched.set_limits(workers, Batches { files, names, dirs });
         while self.spawned < workers {
@@ -429,4 +440,9 @@ impl Supervisor {
             report.proof = Some(self.cx.target().caps().proof.words_with(self.cx.digests.verified(), report.verified_files));
         }
     }
+}
+
+/// The ends of the job that are not on this machine.
+fn servers(cx: &Context) -> impl Iterator<Item = &dyn Store> {
+    cx.job.roots.iter().map(|root| &*root.store).chain([cx.target()]).filter(|store| store.caps().remote)
 }

@@ -48,6 +48,11 @@ const DOUBT: f64 = 1.5;
 const SLOW_START: f64 = 0.25;
 /// Such tasks that each worker must have before it, or the last ones run alone on connections that are still finding their rate.
 const SLOW_START_TASKS: u64 = 3;
+/// Workers of a run whose servers are near: so many for each processor of this machine, within these bounds. More gain little where
+/// there is hardly a round trip to wait for, and contend for processors and for the lock of a file that all write.
+const NEAR_EACH: u32 = 2;
+const NEAR_LEAST: u32 = 4;
+const NEAR_MOST: u32 = 8;
 /// A goodput that moved by this at the same number of workers is a changed store, not noise.
 const CHANGED: f64 = 0.15;
 /// Most windows of hold between two probes.
@@ -96,6 +101,8 @@ pub struct Climb {
     queued: u64,
     /// The first window of long tasks is not measured.
     warms_up: bool,
+    /// Doublings of the ramp before their gain is measured.
+    ahead: u32,
 }
 
 impl Climb {
@@ -127,6 +134,7 @@ impl Climb {
             is_far: false,
             queued: 0,
             warms_up: false,
+            ahead: AHEAD,
         }
     }
 
@@ -206,7 +214,7 @@ impl Climb {
                     self.phase = Phase::Hold;
                 }
             }
-        } else if ahead < AHEAD && demand.queued > 0 && self.workers < self.most {
+        } else if ahead < self.ahead && demand.queued > 0 && self.workers < self.most {
             let unheard = now.saturating_sub(self.window.since);
             if waits
                 && twice > self.workers
@@ -441,6 +449,15 @@ impl Tuner for Climb {
             self.workers = self.most;
             self.phase = Phase::Hold;
             self.window.workers = self.most;
+        }
+    }
+
+    fn servers_are_near(&mut self, now: Duration) {
+        self.ahead = 0;
+        self.least = self.least.min(NEAR_LEAST);
+        if self.base.is_none() && matches!(self.phase, Phase::Ramp { .. }) {
+            let few = (NEAR_EACH * self.processors.count).clamp(NEAR_LEAST, NEAR_MOST);
+            self.go(self.workers.min(few), now, Phase::Ramp { ahead: 0 });
         }
     }
 

@@ -76,6 +76,10 @@ pub trait Tuner: Send {
     fn limit(&mut self, most: u32) {
         let _ = most;
     }
+    /// All servers of the run answer at once: there is hardly a round trip to wait for. Called once, before a tick.
+    fn servers_are_near(&mut self, now: Duration) {
+        let _ = now;
+    }
     fn name(&self) -> &'static str;
 }
 

@@ -57,7 +57,7 @@ pub struct Client {
     pub(super) removed_at_once: AtomicUsize,
     /// Threads beside the workers.
     pub(super) threads: Threads,
-    contact: Contact,
+    pub(super) contact: Contact,
     /// The server is MinIO, by its own word: its listings have metadata where they are asked for.
     minio: AtomicBool,
     /// The endpoint does not write objects on the condition that there is none.
@@ -380,6 +380,7 @@ impl Client {
         if call.idle_timeout.is_some() {
             request = self.agent.configure_request(request).timeout_per_read(call.idle_timeout).build();
         }
+        let sent = Instant::now();
         let answered = match body {
             Body::None if length.is_none() => self.agent.run(request),
             Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),
@@ -388,7 +389,7 @@ impl Client {
         };
         let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, self.agent.config().proxy(), call.op)))?;
         let (parts, body) = answer.into_parts();
-        self.contact.made();
+        self.contact.made(sent);
         let answer = Answer { status: parts.status, headers: parts.headers, body, tries: 1 };
         if answer.status.is_success() {
             if answer.header("server") == Some("MinIO") {

@@ -288,6 +288,10 @@ impl Store for Objects {
         &self.place
     }
 
+    fn latency(&self) -> Option<Duration> {
+        self.bucket.client.contact.latency()
+    }
+
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         self.look(name, want).map_err(|e| e.on(name))
     }

@@ -34,7 +34,7 @@ pub struct Client {
     netrc: Netrc,
     pub threads: Threads,
     pub pace: Pace,
-    contact: Contact,
+    pub contact: Contact,
 }
 
 /// A request without a body.
@@ -222,8 +222,9 @@ impl Client {
             }
         }
         let agent = self.agents.get(url, |common| common)?;
+        let began = Instant::now();
         let answer = agent.run(sent).map_err(|e| request_error(e, url, agent.config().proxy(), request.op()))?;
-        self.contact.made();
+        self.contact.made(began);
         let (parts, body) = answer.into_parts();
         Ok(Answer { url: url.clone(), status: parts.status, headers: parts.headers, body, tries: 1 })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -139,6 +139,10 @@ impl Store for Web {
 
     fn place(&self) -> &Place {
         &self.place
+    }
+
+    fn latency(&self) -> Option<Duration> {
+        self.client.contact.latency()
     }
 
     fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::slice;
+use std::time::Duration;
 
 use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
@@ -85,6 +86,10 @@ impl Store for Fault {
 
     fn place(&self) -> &Place {
         self.inner.place()
+    }
+
+    fn latency(&self) -> Option<Duration> {
+        self.inner.latency()
     }
 
     fn identity(&self) -> Option<(u64, u64)> {

@@ -15,6 +15,7 @@ mod places;
 mod resolve;
 mod run;
 mod sentence;
+mod workers;
 
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;

@@ -17,7 +17,6 @@ use haul_core::job::{Job, Mode};
 use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
 use haul_core::report::{Ending, Report};
 use haul_core::rlimit;
-use haul_core::tune::{Climb, Fixed, Limits, Tuner};
 use haul_core::verdict::Ends;
 use haul_stores::local::without_mask;
 
@@ -30,12 +29,7 @@ use crate::ranks::Ranks;
 use crate::ranks::lines::Print;
 use crate::render::{self, Renderer};
 use crate::signals;
-
-/// The tuner asks for no more; a local store gains nothing beyond, and each has a descriptor or three.
-const MOST_WORKERS: u32 = 128;
-
-/// Workers at the least over a network, where each waits for round trips: the connections are counted elsewhere.
-const WORKERS_FAR: u32 = 8;
+use crate::transfer::workers;
 
 /// What a command says of its output.
 pub struct RenderChoice<'a> {
@@ -183,20 +177,7 @@ impl<'a> Session<'a> {
             network: job.target.caps().remote || job.roots.iter().any(|root| root.store.caps().remote),
         });
         let processors = crate::allocation::processors();
-        let tuner: Box<dyn Tuner> = match job.workers {
-            Some(workers) => Box::new(Fixed(Limits { workers })),
-            None => {
-                let near = !job.target.caps().remote && job.roots.iter().all(|root| !root.store.caps().remote);
-                Box::new(match near {
-                    true => Climb::new(processors, 1, MOST_WORKERS),
-                    false => {
-                        let sources = job.roots.iter().map(|root| root.store.caps());
-                        let first = sources.chain([job.target.caps()]).filter(|caps| caps.remote).map(|caps| caps.first_workers).max();
-                        Climb::new(processors, WORKERS_FAR, MOST_WORKERS).over_network(first.unwrap_or_default())
-                    }
-                })
-            }
-        };
+        let tuner = workers::tuner(&job, processors);
         let mut sentence = sentence.to_string();
         let streams = job.roots.iter().any(|root| root.store.caps().streams);
         if !past.is_empty() && !streams {
@@ -231,7 +212,7 @@ impl<'a> Session<'a> {
             past,
             cancel,
             tuner,
-            most_workers: job.workers.unwrap_or(MOST_WORKERS),
+            most_workers: job.workers.unwrap_or(workers::MOST),
             processors,
             spill,
             heartbeat,
