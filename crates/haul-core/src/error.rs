@@ -168,7 +168,7 @@ impl Error {
     }
 
     pub fn at(mut self, path: &[u8]) -> Self {
-        if self.0.path.is_none() {
+        if self.0.path.as_deref().is_none_or(<[u8]>::is_empty) {
             self.0.path = Some(path.into());
         }
         self

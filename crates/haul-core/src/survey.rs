@@ -141,8 +141,8 @@ impl Survey<'_> {
         });
         hand_on(batch, true);
         match listed.map_err(|e| e.on(&Name::of(dir))) {
-            // A host that has not answered in time would be waited for again at every directory.
-            Err(e) if e.kind() == ErrorKind::TimedOut && self.store.caps().remote => pool.fail(e),
+            // A host that cannot be reached, or has not answered in time, would be tried and waited for again at every directory.
+            Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) && self.store.caps().remote => pool.fail(e),
             Err(e) => (visitor.failed)(e, Kind::Dir),
             Ok(()) => {}
         }

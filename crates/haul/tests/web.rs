@@ -393,3 +393,15 @@ fn a_file_goes_through_to_a_bucket() {
         assert!(text.contains("Identical:"), "{text}");
     }
 }
+
+/// A host that cannot be reached ends a command that lists it, by its address and with one number.
+#[test]
+fn where_nobody_listens_there_is_one_failure_that_names_the_address() {
+    let w = Scratch::new();
+    let nobody = format!("http://127.0.0.1:{}/d/", free_port().expect("a port"));
+    for command in ["ls", "ls -R", "du", "tree", "sum"] {
+        let lost = w.haul(command).arg(&nobody).ends(10);
+        assert_eq!(lost.err.matches("nobody listens").count(), 1, "{lost}");
+        lost.err_has(&nobody);
+    }
+}

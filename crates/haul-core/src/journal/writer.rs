@@ -156,13 +156,22 @@ impl Journal {
     /// Records what of the write still holds, before it returns: nothing that was recorded of it until now counts any more.
     pub fn restate(&self, old: &Session, receipts: &[Receipt], parts: impl IntoIterator<Item = (u32, u64)>) {
         let number = old.session;
-        let opened = self.0.append(When::Later, |to| record::put_opened(to, number, &old.path, &old.stamp, old.chunk, &old.token));
-        if !opened {
-            return self.0.void();
+        let opened = |to: &mut Vec<u8>| record::put_opened(to, number, &old.path, &old.stamp, old.chunk, &old.token);
+        let stated = self.0.with(|log| {
+            let mut whole = frame(&mut log.buffer, opened);
+            for receipt in receipts {
+                whole &= frame(&mut log.buffer, |to| record::put_landed(to, number, receipt));
+            }
+            for (index, bytes) in parts {
+                whole &= frame(&mut log.buffer, |to| record::put_part(to, number, index, bytes));
+            }
+            log.flush()?;
+            log.count();
+            Ok(whole)
+        });
+        if stated != Some(true) {
+            self.0.void();
         }
-        receipts.iter().for_each(|receipt| self.landed(number, receipt));
-        parts.into_iter().for_each(|(index, bytes)| self.landed_part(number, index, bytes));
-        self.flush();
     }
 
     /// A chunk is in the destination; of a foreign one that has been hashed again, too. Buffered.
@@ -326,11 +335,15 @@ impl Log {
         if when == When::Through || self.buffer.len() >= BUFFER || self.hook.is_some() {
             self.flush()?;
         }
+        self.count();
+        Ok(true)
+    }
+
+    fn count(&mut self) {
         self.appended += 1;
         if let Some(hook) = &self.hook {
             hook(self.appended);
         }
-        Ok(true)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -336,7 +336,7 @@ impl Bucket {
             let _ = self.exists();
         }
         let none = || Error::new(ErrorKind::Usage, "presign").because("there are no credentials to sign it with");
-        let credential = account.credential()?.ok_or_else(none)?;
+        let credential = account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?.ok_or_else(none)?;
         let mut call = Call::new("presign", method, &self.name, key);
         if let Some(version) = &self.options.version {
             call = call.ask("versionId", version.as_str());

@@ -226,7 +226,7 @@ pub fn count(
     tally.by_dir().insert(Vec::new(), Sum::of(&top, 0));
     let of_others = tally.clone();
     let stage = ranks.map(|ranks| ranks.stage(0, move |record| of_others.take(record)));
-    survey((&opened, &top), how, (cancel, failed), &tally, (stage, None))?;
+    survey((asked, &opened, &top), how, (cancel, failed), &tally, (stage, None))?;
     let by_dir = std::mem::take(&mut *tally.by_dir());
     Ok(Sums { by_dir, by_class: BTreeMap::new(), errors: tally.errors.load(Ordering::Relaxed) })
 }
@@ -235,14 +235,14 @@ pub fn count(
 pub fn help(stage: Stage, asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<()> {
     let (stage, (opened, top)) = shared::opened(stage, || open::existing(asked))?;
     let outbox = Outbox::of(&stage);
-    survey((&opened, &top), how, (cancel, failed), &Tally::new(how.depth), (Some(stage), Some(&outbox)))
+    survey((asked, &opened, &top), how, (cancel, failed), &Tally::new(how.depth), (Some(stage), Some(&outbox)))
 }
 
 type Failed<'a> = &'a (dyn Fn(&Error) + Sync);
 
 /// Counts what this rank finds; `outbox` for another rank than the first.
 fn survey(
-    (opened, top): (&open::Opened, &Entry),
+    (asked, opened, top): (&open::Argument<'_>, &open::Opened, &Entry),
     how: How<'_>,
     (cancel, failed): (&Cancel, Failed<'_>),
     tally: &Tally,
@@ -268,7 +268,7 @@ fn survey(
     };
     let failed = |e: Error, _| {
         tally.errors.fetch_add(1, Ordering::Relaxed);
-        failed(&e);
+        failed(&e.at(&asked.path));
     };
     let spill = std::env::temp_dir();
     let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };

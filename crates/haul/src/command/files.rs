@@ -47,7 +47,7 @@ pub fn ls(asked: &Argument<'_>, how: Ls<'_>, cancel: &Cancel, failed: &(dyn Fn(&
     let failures = AtomicU64::new(0);
     let fail = |e: Error| {
         failures.fetch_add(1, Ordering::Relaxed);
-        failed(&e);
+        failed(&e.at(&asked.path));
     };
     let spill = std::env::temp_dir();
     let lines = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));

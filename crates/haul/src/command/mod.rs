@@ -88,7 +88,7 @@ fn over_names(
     let mut one = |place: Result<Location>, to: &mut dyn Write| {
         let place = place?;
         let asked = Argument::new(&place, &hosts);
-        each(&asked, to).map_err(|e| if e.path().is_some() || e.op() == "write" { e } else { e.at(&asked.path) })
+        each(&asked, to).map_err(|e| if e.path().is_some_and(|path| !path.is_empty()) || e.op() == "write" { e } else { e.at(&asked.path) })
     };
     let exits: Vec<Exit> = named
         .map(|place| match one(place, &mut to) {

@@ -268,7 +268,7 @@ fn gather(asked: &Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(
     let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&Dir::root(), &visit, &|e, _| {
         gathered.lock().unwrap_or_else(PoisonError::into_inner).errors += 1;
-        failed(&e);
+        failed(&e.at(&asked.path));
     })?;
     Ok(gathered.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
