@@ -330,7 +330,7 @@ fn a_user_whom_the_server_does_not_know_is_refused() {
     let w = World::new();
     w.authority.sign("stranger", "A Stranger", "", Valid::LONG).expect("signed");
     let stranger = w.authority.proxy("unknown", "stranger", Valid::LONG).expect("a proxy");
-    let text = ended(w.command("cp @/src/d/a.txt got").env("X509_USER_PROXY", stranger), 23);
+    let text = ended(w.command("cp @/src/d/a.txt got").env("X509_USER_PROXY", stranger), 10);
     assert!(text.contains("the server answered 530") && text.contains("grid-mapfile") && !text.contains(".netrc"), "{text}");
     let elsewhere = Authority::make(&w.path("elsewhere")).expect("openssl makes certificates");
     let proxy = elsewhere.proxy("proxy", "user", Valid::LONG).expect("a proxy");

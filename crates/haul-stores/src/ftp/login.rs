@@ -191,7 +191,7 @@ impl Dialer {
     fn begin_tls(&self, control: &mut Control, tls: &Tls) -> Result<()> {
         let reply = control.ask("AUTH", b"TLS", "connect")?;
         if reply.code != 234 {
-            let e = Error::new(ErrorKind::Denied, "connect").because(format!("the server does not offer TLS: {}", reply.shown()));
+            let e = Error::new(ErrorKind::Broken, "connect").because(format!("the server does not offer TLS: {}", reply.shown()));
             return Err(self.named(e.hint("nothing was sent in clear text; without encryption write ftp://")));
         }
         control.secure(tls).map_err(|e| self.named(e))
@@ -212,7 +212,7 @@ impl Dialer {
             // Once somebody was let in with this password, it is the number that is wrong.
             530 if self.known.get().is_some() => Err(Refused::TooMany(self.named(busy(reply.failure("log in"))))),
             _ => {
-                let e = reply.failure("log in").kind_is(ErrorKind::Denied);
+                let e = reply.failure("log in").kind_is(ErrorKind::Broken).remedy_is(Remedy::None);
                 let unmapped = "the server's administrator has to map your certificate to an account (grid-mapfile)";
                 Err(Refused::For(self.named(if self.grid.is_some() { e.hint(unmapped) } else { e })))
             }
@@ -259,7 +259,7 @@ impl Dialer {
         }
         replies[0].clone().done(OP)?;
         if tls.is_some() && !replies[2].is_done() {
-            let e = Error::new(ErrorKind::Denied, OP).because(format!("the server does not encrypt data: {}", replies[2].shown()));
+            let e = Error::new(ErrorKind::Broken, OP).because(format!("the server does not encrypt data: {}", replies[2].shown()));
             return Err(self.named(e.hint("nothing was sent in clear text")));
         }
         let known = match (self.known.get(), &replies[..]) {

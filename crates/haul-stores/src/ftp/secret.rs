@@ -48,7 +48,7 @@ impl Login {
     ///
     /// # Errors
     ///
-    /// `Denied` where there is nobody to ask.
+    /// `Broken` where there is nobody to ask.
     pub fn of(location: &Location, environment: &Environment, print: &dyn Fn(&str)) -> Result<Login> {
         let host = location.host.clone().unwrap_or_default();
         let made =
@@ -70,6 +70,6 @@ impl Login {
 }
 
 fn no_password() -> Error {
-    let e = Error::new(ErrorKind::Denied, "log in").because("no password is known, and there is no terminal to ask for it");
+    let e = Error::new(ErrorKind::Broken, "log in").because("no password is known, and there is no terminal to ask for it");
     e.hint("put it into ~/.netrc: machine HOST login NAME password WORD")
 }
