@@ -18,7 +18,7 @@ use crate::support::World;
 type Job = (&'static str, fn(&World));
 
 /// Each in a bucket of its own.
-const JOBS: [Job; 16] = [
+const JOBS: [Job; 19] = [
     ("names", |w| names(w, &most_names())),
     ("a name with a backslash", |w| names(w, &[b"back\\slash".to_vec()])),
     ("a name with a line feed", |w| names(w, &[b"two\nlines".to_vec()])),
@@ -35,6 +35,9 @@ const JOBS: [Job; 16] = [
     ("sync --delete", mirror),
     ("rm -r", removal),
     ("mv", moved),
+    ("metadata of unchanged objects", |w| in_place(w, "--metadata project=mars --content-type text/x-mine --cache-control no-store")),
+    ("tags of unchanged objects", |w| in_place(w, "--tagging a=b&c=d")),
+    ("storage class of unchanged objects", |w| in_place(w, "--storage-class REDUCED_REDUNDANCY")),
 ];
 
 /// A job that a server cannot do, and a line of the table in docs/object-stores.md: what it cannot, and why.
@@ -46,7 +49,7 @@ struct Exception {
 }
 
 /// One that no longer holds makes the test fail.
-const EXCEPTIONS: [Exception; 7] = [
+const EXCEPTIONS: [Exception; 11] = [
     Exception {
         server: "versitygw",
         job: "names with other control characters",
@@ -61,6 +64,25 @@ const EXCEPTIONS: [Exception; 7] = [
         job: "names with other control characters",
         cannot: "names with control characters (not tested)",
         because: "it lists some of them with symbols in their place, now and then",
+    },
+    Exception {
+        server: "rclone serve s3",
+        job: "metadata of unchanged objects",
+        cannot: "metadata of unchanged objects (each object fails)",
+        because: "it copies no object onto itself",
+    },
+    Exception {
+        server: "rclone serve s3",
+        job: "storage class of unchanged objects",
+        cannot: "the storage class of unchanged objects (each object fails)",
+        because: "it copies no object onto itself",
+    },
+    Exception { server: "rclone serve s3", job: "tags of unchanged objects", cannot: "tags", because: "it accepts them and keeps none" },
+    Exception {
+        server: "versitygw",
+        job: "storage class of unchanged objects",
+        cannot: "storage classes",
+        because: "it accepts them and keeps none",
     },
     Exception { server: "moto", job: "a name with a line feed", cannot: "names with a line feed", because: "it drops it" },
     Exception {
@@ -271,6 +293,31 @@ fn removal(w: &World) {
     assert!(left.contains("other") && !left.contains("f1"), "{left}");
     w.haul("rm @/to/other").ends(0);
     w.haul("rm @/to/other").run().code_of(&[1, 23]);
+}
+
+/// What a sync asks for is set by the server, content and attributes stay, and the next one finds nothing to do.
+fn in_place(w: &World, flags: &str) {
+    w.tree("src: a=100 d/large=9M");
+    w.haul("cp -a src/ @/to/").ends(0);
+    let ended = w.haul(&format!("sync -a --json {flags} src/ @/to/")).ends(0);
+    assert_eq!((ended.number("bytes"), ended.number("attributes")), (0, 2), "{ended}");
+    for key in ["to/a", "to/d/large"] {
+        for (flag, name, value) in [
+            ("--metadata", "x-amz-meta-project", "mars"),
+            ("--content-type", "content-type", "text/x-mine"),
+            ("--cache-control", "cache-control", "no-store"),
+            ("--storage-class", "x-amz-storage-class", "REDUCED_REDUNDANCY"),
+        ] {
+            assert!(!flags.contains(flag) || w.header(key, name).as_deref() == Some(value), "{key} {name}: {:?}", w.header(key, name));
+        }
+        if flags.contains("--tagging") {
+            let tags = w.request("GET", &format!("/{key}?tagging="), &[], b"").text();
+            assert!(tags.contains("<Key>c</Key><Value>d</Value>"), "{key}: {tags}");
+        }
+    }
+    w.haul(&format!("sync -a {flags} src/ @/to/")).moves_nothing();
+    w.haul("cp -a @/to/ back").ends(0);
+    w.assert_same("src", "back", What::CONTENT);
 }
 
 fn moved(w: &World) {
