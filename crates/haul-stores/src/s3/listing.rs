@@ -30,9 +30,13 @@ const LAST: &str = "\u{10ffff}";
 impl Objects {
     /// The page of keys below `prefix` that begins at a position.
     fn fetch(&self, prefix: &[u8], at: &[u8], token: Option<&str>) -> Result<Page> {
+        Ok(self.page(at, self.bucket.flat_objects(prefix, at, token, self.asks_metadata())?))
+    }
+
+    /// Whether listings are asked for metadata: where the service has them there, and the cache knows none.
+    fn asks_metadata(&self) -> bool {
         let unknown = || *self.unknown.get_or_init(|| cache::is_unknown(self.cache.as_deref()));
-        let metadata = self.options.look && self.bucket.client.lists_metadata() && unknown();
-        Ok(self.page(at, self.bucket.flat_objects(prefix, at, token, metadata)?))
+        self.options.look && self.bucket.client.lists_metadata() && unknown()
     }
 
     fn page(&self, at: &[u8], page: FlatPage) -> Page {
@@ -44,8 +48,7 @@ impl Objects {
     /// The same with the page that it begins with, which was asked for before: it is of no use where listings say more.
     #[must_use]
     pub(super) fn beginning_with(self, page: Option<FlatPage>) -> Self {
-        let says_less =
-            |page: &FlatPage| !page.metadata && !page.objects.is_empty() && self.options.look && self.bucket.client.lists_metadata();
+        let says_less = |page: &FlatPage| !page.metadata && !page.objects.is_empty() && self.asks_metadata();
         if let Some(page) = page.filter(|page| !says_less(page)) {
             self.pages.keep(&Arc::new(self.page(&self.prefix, page)));
         }

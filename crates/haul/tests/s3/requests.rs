@@ -1,5 +1,7 @@
 //! How many requests a run sends: each costs a round trip, and money.
 
+use std::time::Duration;
+
 use haul_test::compare::What;
 use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
 
@@ -166,6 +168,13 @@ fn a_tree_begins_with_one_listing_and_markers_need_no_look() {
         assert!(lists <= listings && looks <= heads && puts == 0, "{words}: {others} {:#?}", lines(&scripted));
     }
     w.assert_same("src", "back", What::USUAL);
+    // What a run before has seen needs no other listing. Objects of the last two seconds are not remembered.
+    std::thread::sleep(Duration::from_secs(3));
+    w.haul("cp @/to/ seen").env("HAUL_STATE_DIR", w.path("fresh")).ends(0);
+    scripted.clear_seen();
+    w.haul("cp @/to/ again").env("HAUL_STATE_DIR", w.path("fresh")).ends(0);
+    assert_eq!(counted(&scripted).0, 1, "{:#?}", lines(&scripted));
+    w.assert_same("src", "again", What::USUAL);
 }
 
 #[test]
