@@ -33,9 +33,11 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
         match (device(store.identity()), device(places.target.identity())) {
             (None, _) => {
                 let e = Error::new(ErrorKind::Unsupported, "--link-dest");
-                return Err(match asked.destination.scheme.keys {
-                    true => e.because("object stores have no hard links"),
-                    false => {
+                let scheme = asked.destination.scheme;
+                return Err(match (scheme.keys, scheme.short) {
+                    (true, _) => e.because("object stores have no hard links"),
+                    (false, false) => e.because("the destination's server has no hard links").hint("omit --link-dest"),
+                    (false, true) => {
                         let e = e.because("plain SFTP cannot link to files outside the destination");
                         e.hint("haul on the remote host can: --install-agent installs it")
                     }

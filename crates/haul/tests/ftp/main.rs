@@ -166,6 +166,7 @@ fn commands_work_on_addresses() {
     for w in servers() {
         w.ends(0, "cp src/d/a.txt @/new.txt");
         assert_eq!(w.read("new.txt"), b"hello\n");
+        assert!(w.ends(1, "cp --link-dest=../src src/ @/linked").contains("server has no hard links"));
         w.ends(0, "mkdir @/made");
         w.ends(0, "mkdir -p @/made/x/y");
         w.ends(0, "cp @/src/d/a.txt @/made/");
