@@ -143,6 +143,7 @@ impl<'a> Paced<'a> {
 
     /// There is no other connection to be had.
     pub fn stays(&mut self) {
+        self.pace.learn(false);
         (self.changes, self.before) = (CHANGES_MOST, None);
     }
 

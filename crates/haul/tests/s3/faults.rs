@@ -289,5 +289,7 @@ fn an_answer_that_lags_is_read_on_where_it_cannot_be_asked_for_again() {
     scripted.rule(When::method("GET").path("/to/a-slow"), ..=1, Action::Slow(32 << 10, Duration::from_millis(50)));
     w.haul("cp -j 4 @/to/ back").ends(0);
     w.assert_same("src", "back", What::CONTENT);
-    assert_eq!((scripted.count(&again()), scripted.count(&When::method("GET").path("/to/a-slow"))), (1, 2));
+    // A few at most: one that is refused counts as one that brought nothing.
+    let (ranges, all) = (scripted.count(&again()), scripted.count(&When::method("GET").path("/to/a-slow")));
+    assert!((1..=4).contains(&ranges) && all == ranges + 1, "{ranges} of {all}");
 }
