@@ -35,8 +35,7 @@
 
 mod compare;
 mod cut;
-
-use crate::error::{Error, ErrorKind, Result};
+pub mod wire;
 
 pub use compare::{Part, compare, moved};
 pub use cut::Outliner;
@@ -47,12 +46,6 @@ pub const HASH: usize = 24;
 /// Averages of an outline: powers of two. The gear hash's window must fit into the bytes skipped, four averages into a piece's
 /// length.
 const AVERAGES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 28;
-
-/// The first byte of an encoded outline: the version of gear table, rule of cuts, hash and form.
-const FORM: u8 = 1;
-
-const HEADER: usize = 2;
-const ENTRY: usize = 4 + HASH;
 
 /// The average piece, in bytes, for a version of `size` bytes: a power of two from 16 KiB to 256 MiB. One end chooses it and
 /// tells the other.
@@ -96,59 +89,6 @@ impl Outline {
     /// In the order of the file; none for an empty one.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
-    }
-
-    /// For the wire: form and base-two logarithm of the average in a byte each, then for each piece its length
-    /// in 4 bytes, little endian, and its hash.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER + self.pieces.len() * ENTRY);
-        bytes.extend([FORM, self.average.trailing_zeros() as u8]);
-        for piece in &self.pieces {
-            bytes.extend(piece.length.to_le_bytes());
-            bytes.extend(piece.hash);
-        }
-        bytes
-    }
-
-    /// Reads an outline from a hostile peer, for a file of `size` bytes and in pieces of `average`. The result adds up to `size`
-    /// and takes at most as much memory as `bytes`.
-    ///
-    /// # Errors
-    /// `Unsupported`: a form that this version does not know. `Changed`: the outline of another size. In both cases the whole file
-    /// can still be moved. `Broken`: no outline, or another average.
-    pub fn decode(bytes: &[u8], average: u32, size: u64) -> Result<Outline> {
-        let broken = |reason: &str| Error::new(ErrorKind::Broken, "compare").because(format!("the other end sent no outline: {reason}"));
-        let Some((&[form, logarithm], entries)) = bytes.split_first_chunk::<HEADER>() else {
-            return Err(broken("it is too short"));
-        };
-        if form != FORM {
-            return Err(Error::new(ErrorKind::Unsupported, "compare").because("the other end outlines files in another way"));
-        }
-        if !is_average(average) || u32::from(logarithm) != average.trailing_zeros() {
-            return Err(broken("its pieces are not of the size asked for"));
-        }
-        let (entries, rest) = entries.as_chunks::<ENTRY>();
-        if !rest.is_empty() {
-            return Err(broken("its last piece is cut off"));
-        }
-        let mut pieces = Vec::with_capacity(entries.len());
-        let mut sum = 0;
-        for (index, entry) in entries.iter().enumerate() {
-            let (length, hash) = entry.split_first_chunk().expect("an entry begins with 4 bytes of length");
-            let length = u32::from_le_bytes(*length);
-            // Only the end of the file makes a piece shorter than the least.
-            let least = if index + 1 == entries.len() { 1 } else { cut::least(average) };
-            if !(least..=cut::most(average)).contains(&length) {
-                return Err(broken("a piece is too short or too long"));
-            }
-            pieces.push(Piece { hash: hash.try_into().expect("the rest of an entry is the hash"), length });
-            sum += u64::from(length);
-        }
-        if sum != size {
-            let reason = format!("the other end outlined {sum} bytes of a file of {size}");
-            return Err(Error::new(ErrorKind::Changed, "compare").because(reason));
-        }
-        Ok(Outline { average, size, pieces })
     }
 }
 

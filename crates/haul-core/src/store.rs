@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
 pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells};
-pub use file::{Chunk, ContentVerifier, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
+pub use file::{Chunk, ContentVerifier, Outlined, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};

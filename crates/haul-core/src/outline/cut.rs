@@ -91,6 +91,11 @@ impl Outliner {
         self.take(bytes);
     }
 
+    /// Those that have ended so far.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
     /// The end of the file ends its last piece.
     pub fn finish(mut self) -> Outline {
         if self.length > 0 {

@@ -8,7 +8,10 @@ use super::{Landed, WriteStyle};
 use crate::entry::{Entry, MetaMask, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
-use crate::outline::Outline;
+use crate::outline::{Outline, Piece};
+
+/// Hears of the bytes that were read since its last call, and of the pieces that ended in them.
+pub type Outlined<'a> = dyn FnMut(u64, &[Piece]) -> Result<()> + 'a;
 
 /// Part of a file: bytes `at`, the `index`-th of its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +124,9 @@ pub trait Source: Send + Sync {
     }
 
     /// The outline of the whole content with pieces of `average` bytes, made where the content is; `Ok(None)` if it would have to
-    /// be read over a network. `each` gets the bytes read since its last call, and may stop it.
-    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+    /// be read over a network. `each` gets the bytes read since its last call with the pieces found in them, and may stop it; the
+    /// end of the file may add one more piece.
+    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
         let _ = (average, each);
         Ok(None)
     }

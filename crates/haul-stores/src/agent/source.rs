@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, Result};
 use haul_core::outline::Outline;
-use haul_core::store::{Reach, Source};
+use haul_core::outline::wire::Incoming;
+use haul_core::store::{Outlined, Reach, Source};
 
 use super::frame::{Frame, kind, lost};
 use super::handle::{Handle, OpenFile};
@@ -193,26 +194,26 @@ impl Source for RemoteSource {
         self.call(ops::XATTRS, |to| to.mask(want), |answer| answer.body().xattrs())
     }
 
-    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
         let mut outline = || {
             let ticket = self.file()?.ask(ops::OUTLINE, 0, |to| to.number(average.into()))?;
-            let mut encoded = Vec::new();
+            let (mut incoming, mut bytes) = (Incoming::new(average), 0);
             loop {
                 let frame = ticket.next()?;
                 let mut from = frame.body();
                 if frame.kind == kind::DONE {
-                    let size = from.number()?;
-                    return Outline::decode(&encoded, average, size).map(Some);
+                    return incoming.finish(from.number()?).map(Some);
                 }
                 ticket.credit(1)?;
-                if let Err(e) = each(from.number()?) {
+                let read = from.number()?;
+                bytes += from.0.len();
+                if bytes > OUTLINE {
+                    return Err(protocol_error("an endless outline"));
+                }
+                if let Err(e) = incoming.push(from.0).and_then(|pieces| each(read, pieces)) {
                     ticket.cancel()?;
                     return Err(e);
                 }
-                if encoded.len() + from.0.len() > OUTLINE {
-                    return Err(protocol_error("an endless outline"));
-                }
-                encoded.extend_from_slice(from.0);
             }
         };
         outline().map_err(|e: Error| e.on(&self.name))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use haul_core::entry::{Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::outline::{Outline, Outliner};
-use haul_core::store::Source;
+use haul_core::store::{Outlined, Source};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, openat};
 use rustix::io::Errno;
@@ -122,7 +122,7 @@ impl Source for FileSource {
         super::xattr::read_fd(&self.fd, want, self.privileged).map_err(|e| fail(e, "read extended attributes").on(&self.name))
     }
 
-    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
         let mut outliner = Outliner::new(average)?;
         let mut buffer = vec![0; 1 << 20];
         let mut at = 0;
@@ -132,9 +132,10 @@ impl Source for FileSource {
             if count == 0 {
                 return Ok(Some(outliner.finish()));
             }
+            let before = outliner.pieces().len();
             outliner.push(&buffer[..count]);
             at += count as u64;
-            each(count as u64)?;
+            each(count as u64, &outliner.pieces()[before..])?;
         }
     }
 

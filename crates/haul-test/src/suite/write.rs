@@ -329,7 +329,7 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
     }
     let average = 16 << 10;
     let mut read = 0;
-    let outline = ok(ok(f.store.open(&f.stat("changing"), false)).outline(average, &mut |bytes| {
+    let outline = ok(ok(f.store.open(&f.stat("changing"), false)).outline(average, &mut |bytes, _| {
         read += bytes;
         Ok(())
     }))

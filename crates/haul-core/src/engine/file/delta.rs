@@ -40,7 +40,7 @@ impl Delta {
         }
         let average = outline::piece_size(entry.size.max(stamp.size));
         let outlined = |from: &dyn Source| {
-            from.outline(average, &mut |bytes| {
+            from.outline(average, &mut |bytes, _| {
                 meter.read(bytes);
                 meter.check()
             })

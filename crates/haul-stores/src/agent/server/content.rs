@@ -4,17 +4,20 @@ use std::ops::Range;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::{Algorithm, Hasher};
+use haul_core::outline::wire;
 use haul_core::store::Source;
 
 use super::{Agent, Reply};
 use crate::agent::wire::{Parser, Writer, protocol_error};
 
-/// Bytes that are read before the other end gets a report.
-const REPORT: u64 = 256 << 20;
+/// Bytes that are read before the other end gets what was found in them.
+const REPORT: u64 = 32 << 20;
+/// Bytes of an encoded outline that are sent at once.
+const LONG: usize = 128 << 10;
 
 impl Agent {
-    /// The bytes read since the last such part, repeatedly; then the encoded outline behind such numbers; at the end the outlined
-    /// size.
+    /// Parts while the file is read: the number of bytes since the last part, then the next bytes of the encoded outline. At the end
+    /// the outlined size.
     pub(super) fn outline(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         let file = self.files.get(from.number()?)?;
         let average = from.small()?;
@@ -24,18 +27,24 @@ impl Agent {
             to.out.extend_from_slice(encoded);
             if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "outline")) }
         };
-        let (mut read, mut size) = (0, 0);
-        let outline = file.source()?.outline(average, &mut |bytes| {
+        let (mut read, mut sent) = (0, 0);
+        let mut encoded = wire::header(average).to_vec();
+        let outline = file.source()?.outline(average, &mut |bytes, pieces| {
             read += bytes;
-            size += bytes;
-            if read >= REPORT { part(std::mem::take(&mut read), &[]) } else { Ok(()) }
+            sent += pieces.len();
+            wire::encode(pieces, &mut encoded);
+            if read < REPORT && encoded.len() < LONG {
+                return Ok(());
+            }
+            let sent = part(std::mem::take(&mut read), &encoded);
+            encoded.clear();
+            sent
         })?;
         let Some(outline) = outline else { return Err(Error::new(ErrorKind::Unsupported, "outline")) };
-        for encoded in outline.encode().chunks(256 << 10) {
-            part(std::mem::take(&mut read), encoded)?;
-        }
+        wire::encode(&outline.pieces()[sent..], &mut encoded);
+        part(read, &encoded)?;
         let mut to = Writer::new();
-        to.number(size);
+        to.number(outline.size());
         reply.done(&[&to.out]);
         Ok(())
     }
