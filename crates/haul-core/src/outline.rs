@@ -1,7 +1,7 @@
 //! What two versions of a large file have in common, by an outline of each.
 //!
 //! An [`Outline`] is the file cut into pieces, with the length and hash of each. The content decides where to cut, not the
-//! offset, so an insertion changes one or two pieces. Each end outlines its version; [`compare()`] says of every byte of the
+//! offset, so an insertion changes one or two pieces. Each end outlines its version; a [`Comparison`] says of every byte of the
 //! new version whether the old one has it, and only the rest moves.
 //!
 //! # Where pieces end
@@ -37,7 +37,7 @@ mod compare;
 mod cut;
 pub mod wire;
 
-pub use compare::{Part, compare, moved};
+pub use compare::{Comparison, Part, moved};
 pub use cut::Outliner;
 
 /// Bytes of a piece's hash.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use haul_core::outline::wire::{self, Incoming};
-use haul_core::outline::{Outline, Outliner, Part, compare, moved, piece_size};
+use haul_core::outline::{Comparison, Outline, Outliner, Part, moved, piece_size};
 use haul_core::{ErrorKind, Result};
 use proptest::prelude::*;
 
@@ -18,6 +18,15 @@ fn outline(content: &[u8], average: u32) -> Outline {
     let mut outliner = Outliner::new(average).unwrap();
     outliner.push(content);
     outliner.finish()
+}
+
+fn compare(old: &Outline, new: &Outline) -> Vec<Part> {
+    let mut comparison = Comparison::default();
+    comparison.add_old(old.pieces());
+    comparison.end_old();
+    comparison.add_new(new.pieces());
+    comparison.end_new();
+    comparison.parts(0..new.size())
 }
 
 fn encode(outline: &Outline) -> Vec<u8> {
@@ -55,6 +64,7 @@ fn rebuild(old: &[u8], new: &[u8], parts: &[Part]) -> Vec<u8> {
         made.extend(match part {
             Part::Same { old: from, at } => slice(old, *from..*from + (at.end - at.start)),
             Part::Move { at } => slice(new, at.clone()),
+            Part::Open { .. } => panic!("nothing is open in the end"),
         });
     }
     made

@@ -38,7 +38,7 @@ pub struct Context {
     pub clock: Clock,
     pub ends: Identity,
     pub cancel: Cancel,
-    pub meter: Meter,
+    pub meter: Arc<Meter>,
     pub journal: Journal,
     pub past: Past,
     /// Whether an earlier run left bundles unfinished; asked for every name, so kept apart.
@@ -91,7 +91,7 @@ impl Context {
             out: Reporter::new(&job, observer, cancel.clone()),
             clock: Clock::start(),
             ends: Identity::of(job.clone()),
-            meter: Meter::new(cancel.clone(), job.limit),
+            meter: Arc::new(Meter::new(cancel.clone(), job.limit)),
             past_intents: past.any_unfinished(),
             sched: Scheduler::new(bundle, job.workers.unwrap_or(2), &spill),
             perform,

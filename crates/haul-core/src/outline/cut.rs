@@ -142,26 +142,40 @@ impl Outliner {
 /// Rolls `gear` over `bytes` up to and with the first byte behind which all bits of `mask` are zero, and says how many
 /// that are.
 ///
-/// Two bytes a step: the hash is shifted once for both, so behind the first byte it is compared one bit to
-/// the left. That is a quarter faster than byte by byte and finds the same.
+/// Four bytes a step, in two pairs. The hash is shifted once for a pair, so behind its first byte it is compared one bit to the
+/// left; and what the bytes add is summed apart from the hash before them, for which nothing of the step waits. That takes 0.8 of
+/// the time of byte by byte and finds the same. Within its callers it takes longer: too few registers are left.
+#[inline(never)]
 fn scan(gear: &mut u64, mask: u64, bytes: &[u8]) -> Option<usize> {
     let shifted = mask << 1;
+    let pair = |first: u8, second: u8| {
+        let one = GEAR_TWICE[usize::from(first)];
+        (one, one.wrapping_add(GEAR[usize::from(second)]))
+    };
     let mut hash = *gear;
-    let (pairs, last) = bytes.as_chunks::<2>();
-    for (index, &[first, second]) in pairs.iter().enumerate() {
-        hash = (hash << 2).wrapping_add(GEAR_TWICE[usize::from(first)]);
-        if hash & shifted == 0 {
-            return Some(2 * index + 1);
+    let (steps, last) = bytes.as_chunks::<4>();
+    for (index, &[first, second, third, fourth]) in steps.iter().enumerate() {
+        let ((one, two), (three, four)) = (pair(first, second), pair(third, fourth));
+        let behind = [
+            (hash << 2).wrapping_add(one) & shifted,
+            (hash << 2).wrapping_add(two) & mask,
+            (hash << 4).wrapping_add((two << 2).wrapping_add(three)) & shifted,
+        ];
+        let next = (hash << 4).wrapping_add((two << 2).wrapping_add(four));
+        for (byte, bits) in behind.into_iter().enumerate() {
+            if bits == 0 {
+                return Some(4 * index + byte + 1);
+            }
         }
-        hash = hash.wrapping_add(GEAR[usize::from(second)]);
+        hash = next;
         if hash & mask == 0 {
-            return Some(2 * index + 2);
+            return Some(4 * index + 4);
         }
     }
-    for &byte in last {
+    for (index, &byte) in last.iter().enumerate() {
         hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
         if hash & mask == 0 {
-            return Some(bytes.len());
+            return Some(bytes.len() - last.len() + index + 1);
         }
     }
     *gear = hash;

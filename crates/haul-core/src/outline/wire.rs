@@ -7,7 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// The first byte: the version of gear table, rule of cuts, hash and form.
 const FORM: u8 = 1;
 
-const ENTRY: usize = 4 + HASH;
+/// Bytes of a piece.
+pub const ENTRY: usize = 4 + HASH;
 
 /// What comes before the pieces.
 pub fn header(average: u32) -> [u8; 2] {

@@ -46,6 +46,29 @@ fn of_a_changed_file_only_the_changes_move() {
     }
 }
 
+/// Long enough that copying begins before all of it is compared.
+#[test]
+fn of_a_long_file_only_the_changes_move() {
+    let part = noise(1, 1 << 20);
+    let old: Vec<u8> =
+        (0..96_u8).flat_map(|turn| part.iter().map(move |byte| byte.wrapping_mul(2 * turn + 1).wrapping_add(turn))).collect();
+    // Ten bytes more, a hundred others far behind, twelve MiB less, and the end in front of what was before it.
+    let (middle, end) = old[52 << 20..].split_at(30 << 20);
+    let mut new = [b"0123456789", &old[..40 << 20], end, middle].concat();
+    new[30 << 20..][..100].copy_from_slice(&noise(99, 100));
+    for (source, target) in [("src/f", "testhost:~/there/f"), ("testhost:~/src/f", "there/f")] {
+        let w = World::new("");
+        w.write("src/f", &new);
+        w.write("there/f", &old);
+        let ended = w.haul(&format!("cp --json {source} {target}")).ends(0);
+        assert!(w.read("there/f") == new, "{source}");
+        let (moved, reused) = (ended.number("bytes"), ended.number("reused_bytes"));
+        assert_eq!(moved + reused, new.len() as u64);
+        assert!(moved < 4 << 20, "{source}: {moved} bytes moved");
+        w.assert_clean("there");
+    }
+}
+
 #[test]
 fn a_file_that_has_nothing_in_common_moves_whole() {
     let w = World::new("");

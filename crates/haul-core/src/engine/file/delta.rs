@@ -1,67 +1,83 @@
 //! What of a changed file has to move: both versions are outlined where they lie, and what the old one has is copied there.
+//! In long files that begins while they are outlined.
+
+mod live;
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, Result};
 use crate::meter::{Meter, Pass};
-use crate::outline::{self, Outline, Part};
+use crate::outline::{self, Part};
 use crate::rlimit::STACK;
 use crate::store::{Sink, Source, Store};
+use live::{Known, Live, Version};
 
 /// Smaller files move faster than they are compared.
 const LEAST: u64 = 1 << 20;
 
+/// Bytes at the beginning of a file that show whether comparing pays before all of it is outlined.
+const SAMPLE: u64 = 64 << 20;
+
+/// Bytes that are looked for before they are copied or moved.
+const STEP: u64 = 16 << 20;
+
 /// Bytes that a source is told of before they are read.
 const AHEAD: u64 = 8 << 20;
 
-/// The parts of a file that replaces an old version.
+/// A file that replaces an old version, compared with it.
 pub struct Delta {
     /// Which old version.
     old: Stamp,
-    /// They cover the file once, in order.
-    parts: Vec<Part>,
+    size: u64,
+    live: Arc<Live>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Delta {
     /// `None` where the whole file is to move: because little is the same, or because that cannot be told without moving it.
-    pub fn find(target: &dyn Store, meter: &Meter, source: &dyn Source, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
+    pub fn find(target: &dyn Store, meter: &Arc<Meter>, source: &Arc<dyn Source>, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
         if entry.size < LEAST || !target.outlines() {
             return Ok(None);
         }
         let mut old = Entry::bare(name.clone(), Kind::File);
         old.have = MetaMask::NONE;
         let Ok(target) = target.open(&old, false) else { return Ok(None) };
+        let target: Arc<dyn Source> = target.into();
         let Ok(stamp) = target.stamp() else { return Ok(None) };
+        Delta::between(&target, stamp, source, entry.size, meter)
+    }
+
+    /// The same of an old version that is open. Of a long file `Some` may come before all of it is outlined.
+    fn between(old: &Arc<dyn Source>, stamp: Stamp, new: &Arc<dyn Source>, size: u64, meter: &Arc<Meter>) -> Result<Option<Delta>> {
         // Of a version that is a tenth of the new one little can be had; of one that is ten times as long, too.
-        if stamp.size < LEAST / 4 || stamp.size > entry.size.saturating_mul(10) || entry.size > stamp.size.saturating_mul(10) {
+        if stamp.size < LEAST / 4 || stamp.size > size.saturating_mul(10) || size > stamp.size.saturating_mul(10) {
             return Ok(None);
         }
-        let average = outline::piece_size(entry.size.max(stamp.size));
-        let outlined = |from: &dyn Source| {
-            from.outline(average, &mut |bytes, _| {
-                meter.read(bytes);
-                meter.check()
-            })
-        };
-        let (ours, theirs) = std::thread::scope(|scope| {
-            let theirs = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || outlined(&*target));
-            let ours = outlined(source);
-            (ours, theirs.map_or(Ok(None), |theirs| theirs.join().unwrap_or(Ok(None))))
-        });
-        meter.check()?;
-        // Whatever went wrong, the whole file can still be moved, and shows it again if it lasts.
-        let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, theirs) else { return Ok(None) };
-        if ours.size() != entry.size || theirs.size() != stamp.size || target.stamp().ok() != Some(stamp) {
-            return Ok(None);
+        let average = outline::piece_size(size.max(stamp.size));
+        let mut delta = Delta { old: stamp, size, live: Arc::default(), threads: Vec::new() };
+        for (version, from, bytes) in [(Version::Old, old.clone(), stamp.size), (Version::New, new.clone(), size)] {
+            let (live, meter) = (delta.live.clone(), meter.clone());
+            live.begin();
+            let outline = move || live.outline(version, &*from, average, bytes, &meter);
+            match std::thread::Builder::new().name("outline".into()).stack_size(STACK).spawn(outline) {
+                Ok(thread) => delta.threads.push(thread),
+                Err(_) => return Ok(None),
+            }
         }
-        let parts = outline::compare(&theirs, &ours);
-        let pays = |outline: &Outline| outline.pieces().len() as u64 * 28;
-        if outline::moved(&parts) + pays(&ours) + pays(&theirs) > entry.size / 10 * 9 {
-            return Ok(None);
+        let is_long = size > SAMPLE && delta.live.wait(Known::Until(SAMPLE), meter)?.pays(SAMPLE);
+        if !is_long {
+            let state = delta.live.wait(Known::All, meter)?;
+            if state.comparison.sizes().is_none() || !state.pays(size) {
+                return Ok(None);
+            }
         }
-        Ok(Some(Delta { old: stamp, parts }))
+        let is_same = old.stamp().ok() == Some(stamp);
+        Ok(is_same.then_some(delta))
     }
 
     /// Moves what of `at` is new, and has the rest copied at the destination: `reused` hears of how many bytes.
@@ -75,46 +91,91 @@ impl Delta {
         reused: &dyn Fn(u64),
     ) -> Result<(Option<u128>, Spent)> {
         let mut spent = Spent::default();
-        let first = self.parts.partition_point(|part| part.at().end <= at.start);
-        let (mut soon, mut bytes) = (Vec::new(), 0);
-        for part in &self.parts[first..] {
-            if let Part::Move { at: part } = part {
-                // Cut as they will be read: by chunks of this size.
-                let chunk = (at.end - at.start).max(1);
-                let mut start = part.start.max(at.start);
-                while start < part.end && bytes < AHEAD {
-                    let end = part.end.min((start / chunk + 1) * chunk);
-                    soon.push(start..end);
-                    bytes += end - start;
-                    start = end;
+        let chunk = (at.end - at.start).max(1);
+        // Gives what cannot be told yet.
+        let carry = |parts: Vec<Part>, spent: &mut Spent| -> Result<Vec<Range<u64>>> {
+            let mut open = Vec::new();
+            for part in parts {
+                match part {
+                    Part::Same { old, at } => {
+                        meter.check()?;
+                        let (bytes, began) = (at.end - at.start, Instant::now());
+                        to.reuse(&self.old, old, at)?;
+                        spent.copying += began.elapsed();
+                        reused(bytes);
+                    }
+                    Part::Move { at } => {
+                        let (_, part) = meter.pass(from, to, at, Pass { hash: false, ..how })?;
+                        *spent += part;
+                    }
+                    Part::Open { at } => open.push(at),
                 }
             }
-            if bytes >= AHEAD || soon.len() >= 1000 {
-                break;
+            Ok(open)
+        };
+        let mut open = Vec::new();
+        let mut next = at.start;
+        while next < at.end {
+            let end = at.end.min(next + STEP);
+            // The source hears of the next chunks, too: there may be little in each that moves.
+            let mut parts = self.parts(Known::Until(end), next..end.saturating_add(8 * chunk).min(self.size), meter, &mut spent)?;
+            expect(from, &parts, chunk);
+            let behind = parts.partition_point(|part| part.at().start < end);
+            parts.truncate(behind);
+            if let Some(last) = parts.last_mut() {
+                last.end_at(end);
             }
+            open.extend(carry(parts, &mut spent)?);
+            next = end;
         }
-        from.expect(&soon);
-        for part in &self.parts[first..] {
-            let cut = part.at().start.max(at.start)..part.at().end.min(at.end);
-            if cut.is_empty() {
-                break;
-            }
-            match part {
-                Part::Same { old, at: whole } => {
-                    meter.check()?;
-                    let bytes = cut.end - cut.start;
-                    let began = std::time::Instant::now();
-                    to.reuse(&self.old, old + (cut.start - whole.start), cut)?;
-                    spent.copying += began.elapsed();
-                    reused(bytes);
-                }
-                Part::Move { .. } => {
-                    let (_, part) = meter.pass(from, to, cut, Pass { hash: false, ..how })?;
-                    spent += part;
-                }
+        for at in open {
+            let parts = self.parts(Known::All, at, meter, &mut spent)?;
+            // Nothing else is known of what is open when all is known: an outline failed.
+            for at in carry(parts, &mut spent)? {
+                carry(vec![Part::Move { at }], &mut spent)?;
             }
         }
         let hash = if how.hash { Some(meter.hash(from, at, &mut spent).map_err(Error::of_source)?) } else { None };
         Ok((hash, spent))
     }
+
+    /// What is known of `at`, when so much is.
+    fn parts(&self, known: Known, at: Range<u64>, meter: &Meter, spent: &mut Spent) -> Result<Vec<Part>> {
+        let began = Instant::now();
+        let state = self.live.wait(known, meter)?;
+        spent.hashing += began.elapsed();
+        Ok(state.comparison.parts(at))
+    }
 }
+
+impl Drop for Delta {
+    /// Outlines that nobody wants end with what they read at this moment.
+    fn drop(&mut self) {
+        self.live.leave();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells the source what will be read of it: the first that moves, cut as it will be read, by chunks of this size.
+fn expect(from: &dyn Source, parts: &[Part], chunk: u64) {
+    let (mut soon, mut bytes) = (Vec::new(), 0);
+    for part in parts {
+        let Part::Move { at } = part else { continue };
+        let mut start = at.start;
+        while start < at.end && bytes < AHEAD {
+            let end = at.end.min((start / chunk + 1) * chunk);
+            soon.push(start..end);
+            bytes += end - start;
+            start = end;
+        }
+        if bytes >= AHEAD || soon.len() >= 1000 {
+            break;
+        }
+    }
+    from.expect(&soon);
+}
+
+#[cfg(test)]
+mod tests;

@@ -148,7 +148,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     let delta = if compares && !(cx.job.sparse && entry.is_sparse()) {
         flight.doing("compare");
         let began = Instant::now();
-        let found = Delta::find(cx.target(), &cx.meter, &*source, entry, &name);
+        let found = Delta::find(cx.target(), &cx.meter, &source, entry, &name);
         spent.hashing += began.elapsed();
         found?
     } else {
@@ -163,7 +163,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     Ok(Ends { source, sink, session, intent, chunk, delta, digested, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
 }
 
-fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Box<dyn Source>> {
+fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Arc<dyn Source>> {
     let began = Instant::now();
     let source = retry(|| cx.source(&file.work).open(entry, cx.job.links.follow)).map_err(Error::of_source)?;
     entry.headers = source.headers();
@@ -179,7 +179,7 @@ fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spe
     } else {
         spent.reading += began.elapsed();
     }
-    Ok(source)
+    Ok(source.into())
 }
 
 /// Whether a file may be written in place. One with several names is staged: the others would change with it.

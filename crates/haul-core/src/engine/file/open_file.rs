@@ -76,7 +76,7 @@ pub struct State {
 
 /// Both ends of an open file.
 pub struct Ends {
-    pub source: Box<dyn Source>,
+    pub source: Arc<dyn Source>,
     pub sink: Box<dyn Sink>,
     pub session: Option<u32>,
     /// That the file is written in place, as the journal has it.

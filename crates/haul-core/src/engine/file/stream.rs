@@ -96,7 +96,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     (state.entry, state.receipts, state.error) = (entry, receipts, moved.err());
     (state.entry.size, state.entry.have) = (size, state.entry.have.with(MetaMask::BASIC));
     Ok(Ends {
-        source,
+        source: source.into(),
         sink,
         session,
         intent,
