@@ -1,5 +1,6 @@
 //! Listings of directories, made of pages of all keys below them.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -7,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Flow;
+use haul_core::store::{Flow, Store};
 
 use super::Objects;
 use super::address;
@@ -19,8 +20,8 @@ use super::look::whole_seconds;
 use super::pages::{Listed, Page, Pager, Step, after_all};
 use crate::http_client::parallel::in_parallel;
 
-/// Skipped objects that are remembered. Beyond that, an object hides its directory.
-const HIDDEN_MOST: usize = 4096;
+/// Objects beside a directory that are remembered. Beyond that, an object hides its directory.
+pub const HIDDEN_MOST: usize = 4096;
 /// Keys of one directory in a row after which the rest of it is passed over: a page, or nearly.
 const PAGE: usize = 900;
 
@@ -239,8 +240,13 @@ impl Objects {
         }
     }
 
-    /// From now on the name of this object means the directory below it.
-    fn hide(&self, key: &[u8]) {
+    /// The objects below a directory, if that is one of an object store.
+    pub fn of(store: &dyn Store) -> Option<&Objects> {
+        (store as &dyn Any).downcast_ref()
+    }
+
+    /// From now on the name of this object means the directory below it, for the first [`HIDDEN_MOST`] of them.
+    pub fn hide(&self, key: &[u8]) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         if hidden.len() < HIDDEN_MOST {
             hidden.insert(key.to_vec());

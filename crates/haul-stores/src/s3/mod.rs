@@ -59,6 +59,7 @@ pub use change::CopySizes;
 pub use client::Client;
 pub use flags::Flags;
 pub use host::BucketHost;
+pub use listing::HIDDEN_MOST;
 pub use provider::{S3, S3Provider};
 pub use put_options::PutOptions;
 use recent::Recent;

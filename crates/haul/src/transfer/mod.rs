@@ -5,6 +5,7 @@
 //! ```
 
 mod batch;
+mod beside;
 mod destination;
 mod guard;
 mod link_dest;

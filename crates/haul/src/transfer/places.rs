@@ -3,6 +3,7 @@
 //! `SRC` makes `DST/SRC`, `SRC/` means what is in it, a file goes to the name DST unless that is a directory or
 //! ends in a slash.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -15,10 +16,12 @@ use haul_core::job::{Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store};
 use haul_stores::provider::Intent;
-use haul_stores::s3;
+use haul_stores::s3::address::{path_beside, path_of_key};
 use haul_stores::s3::inventory::Line;
+use haul_stores::s3::{self, HIDDEN_MOST, Objects};
 use haul_stores::stream::Input;
 
+use super::beside::Beside;
 use super::destination::{Destination, destination};
 use super::lists;
 use super::outlet::Outlet;
@@ -137,40 +140,64 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
     }
     let is_inside = (asked.destination.scheme, &asked.destination.host) == (location.scheme, &location.host) && into.len() > base.len();
     let mut paths = lists::Paths::new(&std::env::temp_dir());
-    let (mut found, mut unfit, mut trouble) = (0u64, Vec::new(), Ok(()));
+    let (mut found, mut unfit, mut trouble, is_over) = (0u64, Vec::new(), Ok(()), Cell::new(false));
     let map_keys = asked.hosts.access().get::<s3::Flags>().map_keys;
-    wild.walk(scope.bucket(), true, &mut |line| {
-        let (Match::Line(Line::Object(object)) | Match::Within(Line::Object(object))) = line else { return Flow::Go };
-        if is_inside && object.key.starts_with(&into) {
-            return Flow::Go;
+    let mut besides = Vec::new();
+    let mut take = |key: &[u8], is_beside: bool| {
+        let below = key.get(base.len()..).unwrap_or_default();
+        if (is_inside && key.starts_with(&into)) || below.is_empty() {
+            return;
         }
-        let below = object.key.get(base.len()..).unwrap_or_default();
         // A marker is a directory, which may be an empty one.
         let path = below.strip_suffix(b"/").unwrap_or(below);
-        let mapped = if map_keys { haul_stores::s3::address::path_of_key(path) } else { None };
+        let mapped = match map_keys {
+            true if is_beside => {
+                if besides.len() < HIDDEN_MOST {
+                    besides.push(key.strip_suffix(b"/").unwrap_or(key).to_vec());
+                }
+                path_beside(below)
+            }
+            true => path_of_key(path),
+            false => None,
+        };
         let path = mapped.as_deref().unwrap_or(path);
-        if below.is_empty() {
-            return Flow::Go;
-        }
         found += 1;
         if Name::parse(&Dir::root(), path).is_some() {
-            trouble = paths.push(path);
-            return if trouble.is_ok() { Flow::Go } else { Flow::Stop };
+            if let Err(e) = paths.push(path) {
+                trouble = Err(e);
+                is_over.set(true);
+            }
+            return;
         }
-        let e = Error::new(ErrorKind::BadName, "copy").at(&scope.address(&object.key)).because("the key is not a valid file name");
+        let e = Error::new(ErrorKind::BadName, "copy").at(&scope.address(key)).because("the key is not a valid file name");
         match unfit.len() {
             0..UNFIT_NAMED => unfit.push(e),
             UNFIT_NAMED => unfit.push(e.because("the key is not a valid file name (other such keys are not listed)")),
             _ => {}
         }
-        Flow::Go
+    };
+    // Where keys are mapped, an object beside a directory of its name has another.
+    let mut beside = Beside::default();
+    wild.walk(scope.bucket(), true, &mut |line| {
+        let (Match::Line(Line::Object(object)) | Match::Within(Line::Object(object))) = line else { return Flow::Go };
+        beside.pass(&object.key, &mut take);
+        match object.key.ends_with(b"/") {
+            // Content makes a marker an object beside its directory.
+            true => take(&object.key, object.size > 0),
+            false => beside.hold(&object.key),
+        }
+        if is_over.get() { Flow::Stop } else { Flow::Go }
     })?;
+    beside.finish(&mut take);
     trouble?;
     if found == 0 {
         return Err(nothing(&argument, true));
     }
     let host = asked.hosts.reach(location)?;
     let store = host.open(&[b"/", base].concat(), asked.source_options(Role::Browse))?;
+    if let Some(objects) = Objects::of(&*store) {
+        besides.iter().for_each(|key| objects.hide(key));
+    }
     Ok(Some(Source::Matched { base: store, pick: paths.pick()?, unfit }))
 }
 

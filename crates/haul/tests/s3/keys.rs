@@ -211,7 +211,10 @@ fn between_buckets_keys_stay_as_they_are() {
     w.endpoint = server.endpoint(&w.real);
     w.haul("cp @/in/ @/out/").ends(0);
     let bucket = format!("/{}/", w.bucket);
-    let put = put_keys(&server, &bucket);
-    let wanted = keys.iter().map(|key| [b"out/", &key[3..]].concat()).collect();
-    assert_eq!(put, wanted);
+    let wanted: Vec<Vec<u8>> = keys.iter().map(|key| [b"out/", &key[3..]].concat()).collect();
+    assert_eq!(put_keys(&server, &bucket), wanted.iter().cloned().collect());
+    // The same by a pattern: the second time each key is put once more.
+    w.haul("cp @/in/* @/matched/").ends(0);
+    let matched = keys.iter().map(|key| [b"matched/", &key[3..]].concat());
+    assert_eq!(put_keys(&server, &bucket), wanted.into_iter().chain(matched).collect());
 }

@@ -11,7 +11,7 @@ use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 pub use endpoint::{Endpoint, Style};
-pub use names::{is_beside, name_beside, name_of_part, part_of_name, path_of_key};
+pub use names::{is_beside, name_beside, name_of_part, part_of_name, path_beside, path_of_key};
 pub use pattern::Pattern;
 
 /// Bytes that a key can have.

@@ -82,6 +82,15 @@ pub fn path_of_key(key: &[u8]) -> Option<Vec<u8>> {
     Some(names?.join(&b'/'))
 }
 
+/// The same for an object beside a directory of its name: another key goes on behind a slash, or this one ends in one.
+pub fn path_beside(key: &[u8]) -> Option<Vec<u8>> {
+    let mut parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
+    let last = name_beside(parts.pop()?)?;
+    let mut names = parts.into_iter().map(name_of_part).collect::<Option<Vec<_>>>()?;
+    names.push(last);
+    Some(names.join(&b'/'))
+}
+
 fn put(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(MARK);
     out.extend_from_slice(format!("{byte:02X}").as_bytes());

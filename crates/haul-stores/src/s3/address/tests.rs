@@ -206,6 +206,9 @@ fn parts_that_are_no_names_have_some_that_stand_for_them() {
     }
     assert_eq!(path_of_key("x".repeat(256).as_bytes()), None);
     assert_eq!(name_beside(&[b'x'; 252]), None);
+    for (key, path) in [("b", "b\u{ff05}~"), ("a//b", "a/\u{ff05}2F/b\u{ff05}~"), ("a/", "a/\u{ff05}2F\u{ff05}~")] {
+        assert_eq!(path_beside(key.as_bytes()).map(|path| String::from_utf8(path).unwrap()).as_deref(), Some(path), "{key:?}");
+    }
     assert_eq!(name_beside(b"").as_deref(), Some("\u{ff05}2F\u{ff05}~".as_bytes()));
 }
 
