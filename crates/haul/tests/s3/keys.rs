@@ -176,6 +176,8 @@ fn where_it_is_asked_for_each_has_a_name_that_stands_for_it() {
     assert_eq!(files(&w, "back"), found);
     w.haul("cp --map-keys @/in/*oo* @/in/a/** picked --mkpath").ends(0);
     assert_eq!(files(&w, "picked"), ["picked/good", "picked/\u{ff05}2F/b"].map(str::to_owned));
+    w.haul("cp --map-keys @/in/[bf]* beside --mkpath").ends(0);
+    assert_eq!(files(&w, "beside"), [names[1], names[2], names[4]].map(|name| format!("beside/{name}")));
     // The other way: the names stand for the keys, whatever the service then says.
     w.tree("up: \u{ff05}2E\u{ff05}2E/x=1 a/\u{ff05}2F/c=2 both\u{ff05}~=3");
     w.haul("cp --map-keys --retries 0 up/ @/in/").ends(23);
