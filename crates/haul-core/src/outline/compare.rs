@@ -17,10 +17,14 @@ pub enum Part {
 }
 
 impl Part {
-    /// Leaves what is in front of `end`.
-    pub fn end_at(&mut self, end: u64) {
-        let (Part::Same { at, .. } | Part::Move { at } | Part::Open { at }) = self;
-        at.end = at.end.min(end);
+    /// What of it is in `range`, which it overlaps.
+    pub fn within(&self, range: &Range<u64>) -> Part {
+        let at = self.at().start.max(range.start)..self.at().end.min(range.end);
+        match self {
+            Part::Same { old, at: whole } => Part::Same { old: old + (at.start - whole.start), at },
+            Part::Move { .. } => Part::Move { at },
+            Part::Open { .. } => Part::Open { at },
+        }
     }
 
     /// Where in the new version, in bytes.
@@ -59,6 +63,8 @@ pub struct Comparison {
     /// Behind the last piece that was found, in both versions.
     behind: usize,
     next: usize,
+    /// Of two whole outlines only what follows from them is kept.
+    settled: Option<Vec<Part>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,11 +83,13 @@ struct Side {
     /// Where each begins, in bytes.
     starts: Vec<u64>,
     end: u64,
+    count: usize,
     is_whole: bool,
 }
 
 impl Side {
     fn add(&mut self, pieces: &[Piece]) {
+        self.count += pieces.len();
         for piece in pieces {
             self.pieces.push(*piece);
             self.starts.push(self.end);
@@ -123,11 +131,21 @@ impl Comparison {
             }
         }
         self.look();
+        self.settle();
     }
 
     /// Nothing of the new version is to come.
     pub fn end_new(&mut self) {
         self.new.is_whole = true;
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let Some((_, size)) = self.sizes() else { return };
+        self.settled = Some(self.parts(0..size));
+        (self.old.pieces, self.old.starts) = Default::default();
+        (self.new.pieces, self.new.starts) = Default::default();
+        (self.places, self.found) = Default::default();
     }
 
     /// Bytes of the old and of the new version in whole outlines; `None` before.
@@ -137,7 +155,7 @@ impl Comparison {
 
     /// Pieces of both versions.
     pub fn pieces(&self) -> usize {
-        self.old.pieces.len() + self.new.pieces.len()
+        self.old.count + self.new.count
     }
 
     /// Bytes at the beginning of the new version that were looked for.
@@ -150,6 +168,11 @@ impl Comparison {
     ///
     /// Parts are as long as can be: no two neighbours both move, none goes on where its neighbour ended in both versions.
     pub fn parts(&self, at: Range<u64>) -> Vec<Part> {
+        if let Some(settled) = &self.settled {
+            let first = settled.partition_point(|part| part.at().end <= at.start);
+            let within = settled[first..].iter().take_while(|part| part.at().start < at.end);
+            return within.map(|part| part.within(&at)).collect();
+        }
         let mut parts = Parts::default();
         let first = self.new.starts.partition_point(|&start| start <= at.start).saturating_sub(1);
         let mut next = at.start;
@@ -241,174 +264,4 @@ impl Parts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outline::Outline;
-    use proptest::prelude::*;
-
-    /// One piece for each letter, as long as its place in the alphabet.
-    fn outline(letters: &str) -> Outline {
-        let piece = |letter: u8| Piece { hash: [letter; 24], length: u32::from(letter - b'a' + 1) };
-        let pieces: Vec<Piece> = letters.bytes().map(piece).collect();
-        Outline { average: 1 << 10, size: pieces.iter().map(|piece| u64::from(piece.length)).sum(), pieces }
-    }
-
-    fn compare(old: &Outline, new: &Outline) -> Vec<Part> {
-        let mut comparison = Comparison::default();
-        comparison.add_old(old.pieces());
-        comparison.end_old();
-        comparison.add_new(new.pieces());
-        comparison.end_new();
-        assert_eq!(comparison.sizes(), Some((old.size(), new.size())));
-        comparison.parts(0..new.size())
-    }
-
-    /// `=OLD+LENGTH` for what stays, `!LENGTH` for what moves.
-    fn words(old: &str, new: &str) -> String {
-        let word = |part: &Part| match part {
-            Part::Same { old, at } => format!("={old}+{}", at.end - at.start),
-            Part::Move { at } => format!("!{}", at.end - at.start),
-            Part::Open { at } => format!("?{}", at.end - at.start),
-        };
-        compare(&outline(old), &outline(new)).iter().map(word).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn table() {
-        for (old, new, parts) in [
-            ("", "", ""),
-            ("abc", "", ""),
-            ("", "abc", "!6"),
-            ("abc", "abc", "=0+6"),
-            ("abc", "bc", "=1+5"),
-            ("abc", "ab", "=0+3"),
-            ("abc", "xabc", "!24 =0+6"),
-            ("abc", "axyc", "=0+1 !49 =3+3"),
-            ("abc", "acb", "=0+1 =3+3 =1+2"),
-            // Of several places the one that goes on.
-            ("abac", "ac", "=0+1 =4+3"),
-            ("abac", "bac", "=1+6"),
-            ("baaaa", "aaa", "=2+3"),
-            ("baaaa", "baaaaaa", "=0+6 =2+2"),
-            // Else the next behind the part before, else the first.
-            ("azbacz", "bxac", "=27+2 !24 =29+4"),
-            ("acbdac", "bxac", "=4+2 !24 =10+4"),
-            ("abaca", "cxab", "=4+3 !24 =7+1 =1+2"),
-            ("abac", "cxab", "=4+3 !24 =0+3"),
-        ] {
-            assert_eq!(words(old, new), parts, "{old:?} -> {new:?}");
-        }
-    }
-
-    #[test]
-    fn equal_hashes_of_different_lengths_are_not_equal() {
-        let mut old = outline("a");
-        (old.pieces[0].length, old.size) = (2, 2);
-        assert_eq!(compare(&old, &outline("a")), [Part::Move { at: 0..1 }]);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-        #[test]
-        fn covers_once_and_moves_only_what_is_new(old in "[a-e]{0,30}", new in "[a-g]{0,30}") {
-            let (before, after) = (outline(&old), outline(&new));
-            let content = |outline: &Outline| -> Vec<u8> { outline.pieces.iter().flat_map(|piece| vec![piece.hash[0]; piece.length as usize]).collect() };
-            let (old_content, new_content) = (content(&before), content(&after));
-            let parts = compare(&before, &after);
-            let mut made: Vec<u8> = Vec::new();
-            for part in &parts {
-                prop_assert!(part.at().start == made.len() as u64 && part.at().end > part.at().start);
-                let length = (part.at().end - part.at().start) as usize;
-                match part {
-                    Part::Same { old, .. } => made.extend(&old_content[*old as usize..][..length]),
-                    Part::Move { at } => made.extend(&new_content[at.start as usize..][..length]),
-                    Part::Open { .. } => prop_assert!(false, "nothing is open in the end"),
-                }
-            }
-            prop_assert_eq!(made, new_content);
-            let lacking: u64 = after.pieces.iter().filter(|piece| !before.pieces.contains(piece)).map(|piece| u64::from(piece.length)).sum();
-            prop_assert_eq!(moved(&parts), lacking);
-            for pair in parts.windows(2) {
-                match pair {
-                    [Part::Move { .. }, Part::Move { .. }] => prop_assert!(false, "two moves side by side"),
-                    [Part::Same { old, at }, Part::Same { old: next, .. }] => prop_assert_ne!(old + at.end - at.start, *next),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-        /// However the two outlines progress: what was found stays true, and in the end nothing moves that the old version has.
-        #[test]
-        fn what_is_found_on_the_way_is_true(old in "[a-e]{0,30}", new in "[a-g]{0,30}", turns in prop::collection::vec(any::<bool>(), 0..80), unit in 0_u32..24) {
-            // Long pieces, so that the outlines have to keep up with each other.
-            let long = |letters: &str| -> Vec<Piece> {
-                outline(letters).pieces().iter().map(|piece| Piece { length: piece.length << unit, ..*piece }).collect()
-            };
-            let (before, after) = (long(&old), long(&new));
-            let at = |pieces: &[Piece], index: usize| pieces[..index].iter().map(|piece| u64::from(piece.length)).sum::<u64>();
-            // Every part that stays is whole pieces of both.
-            let check = |parts: &[Part]| {
-                for part in parts {
-                    let Part::Same { old, at: new } = part else { continue };
-                    let run = |pieces: &[Piece], start: u64, length: u64| -> Vec<Piece> {
-                        let first = (0..pieces.len()).find(|&index| at(pieces, index) == start).expect("it begins with a piece");
-                        let mut left = length;
-                        let taken = pieces[first..].iter().take_while(|piece| left.checked_sub(u64::from(piece.length)).inspect(|rest| left = *rest).is_some());
-                        taken.copied().collect()
-                    };
-                    let length = new.end - new.start;
-                    assert_eq!(run(&before, *old, length), run(&after, new.start, length));
-                }
-            };
-            let mut comparison = Comparison::default();
-            let (mut olds, mut news, mut seen) = (before.chunks(2), after.chunks(3), 0);
-            for turn in turns {
-                match turn {
-                    true => olds.next().into_iter().for_each(|pieces| comparison.add_old(pieces)),
-                    false => news.next().into_iter().for_each(|pieces| comparison.add_new(pieces)),
-                }
-                prop_assert!(comparison.seen() >= seen);
-                seen = comparison.seen();
-                check(&comparison.parts(0..seen));
-            }
-            olds.for_each(|pieces| comparison.add_old(pieces));
-            comparison.end_old();
-            news.for_each(|pieces| comparison.add_new(pieces));
-            comparison.end_new();
-            let size = at(&after, after.len());
-            prop_assert_eq!(comparison.sizes(), Some((at(&before, before.len()), size)));
-            prop_assert_eq!(comparison.seen(), size);
-            let parts = comparison.parts(0..size);
-            check(&parts);
-            prop_assert!(!parts.iter().any(|part| matches!(part, Part::Open { .. })), "something is open in the end");
-            let lacking: u64 = after.iter().filter(|piece| !before.contains(piece)).map(|piece| u64::from(piece.length)).sum();
-            prop_assert!(moved(&parts) >= lacking);
-            let starts: Vec<u64> = (0..after.len()).map(|index| at(&after, index)).collect();
-            // Only what was taken for an edit moves although the old version has it.
-            for part in &parts {
-                let Part::Move { at } = part else { continue };
-                let within = after.iter().enumerate().filter(|(index, _)| at.contains(&starts[*index]));
-                let has_all = within.map(|(_, piece)| piece).filter(|piece| before.contains(piece)).count();
-                prop_assert!(has_all == 0 || at.end - at.start <= EDIT, "{part:?}");
-            }
-            // Any cut of it says the same.
-            for cut in [0..size / 3, size / 3..size / 2, size / 2..size] {
-                let within = comparison.parts(cut.clone());
-                prop_assert_eq!(within.iter().map(|part| part.at().end - part.at().start).sum::<u64>(), cut.end - cut.start);
-                for part in &within {
-                    let whole = parts.iter().find(|whole| whole.at().start <= part.at().start && part.at().end <= whole.at().end).expect("it is part of one");
-                    match (part, whole) {
-                        (Part::Same { old, at }, Part::Same { old: from, at: all }) => prop_assert_eq!(old - from, at.start - all.start),
-                        (Part::Move { .. }, Part::Move { .. }) => {}
-                        other => prop_assert!(false, "{other:?}"),
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

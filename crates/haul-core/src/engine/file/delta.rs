@@ -117,14 +117,11 @@ impl Delta {
         let mut next = at.start;
         while next < at.end {
             let end = at.end.min(next + STEP);
-            // The source hears of the next chunks, too: there may be little in each that moves.
-            let mut parts = self.parts(Known::Until(end), next..end.saturating_add(8 * chunk).min(self.size), meter, &mut spent)?;
+            let step = next..end;
+            let parts = self.parts(Known::Until(end), next..end.saturating_add(8 * chunk).min(self.size), meter, &mut spent)?;
+            // Of the next chunks, too: there may be little in each that moves.
             expect(from, &parts, chunk);
-            let behind = parts.partition_point(|part| part.at().start < end);
-            parts.truncate(behind);
-            if let Some(last) = parts.last_mut() {
-                last.end_at(end);
-            }
+            let parts = parts.iter().take_while(|part| part.at().start < end).map(|part| part.within(&step)).collect();
             open.extend(carry(parts, &mut spent)?);
             next = end;
         }
