@@ -139,7 +139,7 @@ fn listing(count: usize, from_start: bool) -> Scripted {
 #[test]
 fn ranks_count_a_large_bucket_in_ranges_of_keys() {
     let w = World::new("");
-    for (from_start, most) in [(false, 40), (true, 90)] {
+    for (from_start, most) in [(false, 60), (true, 90)] {
         let server = listing(14_321, from_start);
         let of = |program: Program| {
             let program = program.env("AWS_ENDPOINT_URL", format!("http://{}", server.address())).env("AWS_REGION", "us-east-1");
