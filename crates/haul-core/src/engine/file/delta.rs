@@ -23,7 +23,7 @@ const LEAST: u64 = 1 << 20;
 /// Bytes at the beginning of a file that show whether comparing pays before all of it is outlined.
 const SAMPLE: u64 = 64 << 20;
 
-/// Bytes that are looked for before they are copied or moved.
+/// Bytes that are compared before they are copied or moved.
 const STEP: u64 = 16 << 20;
 
 /// Bytes that a source is told of before they are read.
@@ -92,7 +92,7 @@ impl Delta {
     ) -> Result<(Option<u128>, Spent)> {
         let mut spent = Spent::default();
         let chunk = (at.end - at.start).max(1);
-        // Gives what cannot be told yet.
+        // Returns the ranges that are still open.
         let carry = |parts: Vec<Part>, spent: &mut Spent| -> Result<Vec<Range<u64>>> {
             let mut open = Vec::new();
             for part in parts {
@@ -127,7 +127,7 @@ impl Delta {
         }
         for at in open {
             let parts = self.parts(Known::All, at, meter, &mut spent)?;
-            // Nothing else is known of what is open when all is known: an outline failed.
+            // Still open after both outlines have ended: one of them failed.
             for at in carry(parts, &mut spent)? {
                 carry(vec![Part::Move { at }], &mut spent)?;
             }
@@ -136,7 +136,7 @@ impl Delta {
         Ok((hash, spent))
     }
 
-    /// What is known of `at`, when so much is.
+    /// The parts of `at`, once `known` is reached.
     fn parts(&self, known: Known, at: Range<u64>, meter: &Meter, spent: &mut Spent) -> Result<Vec<Part>> {
         let began = Instant::now();
         let state = self.live.wait(known, meter)?;
@@ -146,16 +146,16 @@ impl Delta {
 }
 
 impl Drop for Delta {
-    /// Outlines that nobody wants end with what they read at this moment.
+    /// Waits for the outlines that are still being made: they end after the bytes that they read now.
     fn drop(&mut self) {
-        self.live.leave();
+        self.live.cancel();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-/// Tells the source what will be read of it: the first that moves, cut as it will be read, by chunks of this size.
+/// Announces to the source the first ranges that will be read of it, cut at multiples of `chunk` bytes as the reads will be.
 fn expect(from: &dyn Source, parts: &[Part], chunk: u64) {
     let (mut soon, mut bytes) = (Vec::new(), 0);
     for part in parts {

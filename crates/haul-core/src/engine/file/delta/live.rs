@@ -15,8 +15,8 @@ use crate::store::Source;
 pub struct Live {
     state: Mutex<State>,
     grown: Condvar,
-    /// Nobody wants the rest.
-    is_left: AtomicBool,
+    /// The outlines are no longer needed.
+    is_cancelled: AtomicBool,
 }
 
 #[derive(Default)]
@@ -35,31 +35,32 @@ pub enum Version {
 /// How much has to be known.
 #[derive(Clone, Copy)]
 pub enum Known {
-    /// Where the first bytes of the new version are as far as the old one is outlined.
+    /// So many bytes at the start of the new version were compared with the old one as far as it is outlined.
     Until(u64),
-    /// Both outlines.
+    /// Both outlines have ended.
     All,
 }
 
 impl Live {
-    /// One more outline is about to be made.
+    /// Counts an outline that is about to begin.
     pub fn begin(&self) {
         lock(&self.state).running += 1;
     }
 
-    /// Nobody wants the rest.
-    pub fn leave(&self) {
-        self.is_left.store(true, Ordering::Relaxed);
+    /// Ends the outlines that are being made, each after the bytes that it reads now.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Outlines `from`, which has `size` bytes. Without the whole outline what is missing moves: whatever went wrong, that shows
-    /// it again if it lasts.
+    /// Outlines `from`, which has `size` bytes. If that fails, the bytes that were not compared are transferred; a lasting error
+    /// shows again there.
     pub fn outline(&self, version: Version, from: &dyn Source, average: u32, size: u64, meter: &Meter) {
+        let _ended = Ended(self);
         let mut given = 0;
         let outlined = from.outline(average, &mut |bytes, pieces| {
             meter.read(bytes);
             meter.check()?;
-            if self.is_left.load(Ordering::Relaxed) {
+            if self.is_cancelled.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Cancelled, "compare"));
             }
             given += pieces.len();
@@ -70,14 +71,12 @@ impl Live {
         let mut state = lock(&self.state);
         match outlined {
             Ok(Some(outline)) if outline.size() == size => state.add_last(version, &outline.pieces()[given..]),
-            // The other one alone tells nothing more.
-            _ => self.leave(),
+            // The other outline alone is of no use.
+            _ => self.cancel(),
         }
-        state.running -= 1;
-        self.grown.notify_all();
     }
 
-    /// Waits until so much is known, or no more will be.
+    /// Waits until `known` is reached, or both outlines have ended. `Cancelled` when the run is to stop.
     pub fn wait(&self, known: Known, meter: &Meter) -> Result<MutexGuard<'_, State>> {
         let is_known = |state: &State| match known {
             Known::Until(bytes) => state.comparison.seen() >= bytes,
@@ -90,6 +89,16 @@ impl Live {
         }
         meter.check()?;
         Ok(state)
+    }
+}
+
+/// Counts an outline as ended, even after a panic: nobody waits for it any longer.
+struct Ended<'a>(&'a Live);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).running -= 1;
+        self.0.grown.notify_all();
     }
 }
 
@@ -109,7 +118,7 @@ impl State {
         }
     }
 
-    /// Whether less is to move than without comparing, as far as is known of the first `bytes`.
+    /// Whether delta transfer sends clearly less than all of the first `bytes`, outlines included.
     pub fn pays(&self, bytes: u64) -> bool {
         let moved = outline::moved(&self.comparison.parts(0..bytes));
         moved + self.comparison.pieces() as u64 * wire::ENTRY as u64 <= bytes / 10 * 9
