@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
 pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells};
-pub use file::{Chunk, ContentVerifier, Outlined, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
+pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
@@ -159,8 +159,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
 
-    /// Whether `Source::outline` and `Sink::reuse` work here: what is changed can be told from what is not without moving it.
-    fn outlines(&self) -> bool {
+    /// Whether `Source::signature` and `Sink::reuse` work here: what is changed can be told from what is not without moving it.
+    fn has_signatures(&self) -> bool {
         false
     }
 

@@ -8,10 +8,10 @@ use super::{Landed, WriteStyle};
 use crate::entry::{Entry, MetaMask, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
-use crate::outline::{Outline, Piece};
+use crate::signature::{CdcChunk, Signature};
 
-/// Hears of the bytes that were read since its last call, and of the pieces that ended in them.
-pub type Outlined<'a> = dyn FnMut(u64, &[Piece]) -> Result<()> + 'a;
+/// Hears of the bytes that were read since its last call, and of the chunks that ended in them.
+pub type OnChunks<'a> = dyn FnMut(u64, &[CdcChunk]) -> Result<()> + 'a;
 
 /// Part of a file: bytes `at`, the `index`-th of its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,10 +123,10 @@ pub trait Source: Send + Sync {
         Ok(crate::entry::Xattrs::default())
     }
 
-    /// The outline of the whole content with pieces of `average` bytes, made where the content is; `Ok(None)` if it would have to
-    /// be read over a network. `each` gets the bytes read since its last call with the pieces found in them, and may stop it; the
-    /// end of the file may add one more piece.
-    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
+    /// The signature of the whole content with chunks of `average` bytes, made where the content is; `Ok(None)` if it would have to
+    /// be read over a network. `each` gets the bytes read since its last call with the chunks found in them, and may stop it; the
+    /// end of the file may add one more chunk.
+    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
         let _ = (average, each);
         Ok(None)
     }
@@ -204,7 +204,7 @@ pub trait Sink: Send + Sync {
     fn hole(&self, at: Range<u64>) -> Result<()>;
 
     /// Fills `at` with bytes from `from` on of the file that still has the final name, without their passing through here.
-    /// `Changed` if that file is not `old`, now or at commit; `Unsupported` where `Store::outlines` denies.
+    /// `Changed` if that file is not `old`, now or at commit; `Unsupported` where `Store::has_signatures` denies.
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         let _ = (old, from, at);
         Err(Error::new(ErrorKind::Unsupported, "reuse"))

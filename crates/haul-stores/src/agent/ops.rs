@@ -55,7 +55,7 @@ pub const SETTLE: u8 = 49;
 pub const SPACE: u8 = 50;
 pub const FORGET: u8 = 51;
 // 52 and 53, 58 and 59 were data connections before version 5.
-pub const OUTLINE: u8 = 54;
+pub const SIGNATURE: u8 = 54;
 pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;

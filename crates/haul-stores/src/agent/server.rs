@@ -280,7 +280,7 @@ impl<'a> Reply<'a> {
 
 /// Whether the answer comes in parts.
 fn in_parts(kind: u8) -> bool {
-    matches!(kind, ops::LIST | ops::OUTLINE)
+    matches!(kind, ops::LIST | ops::SIGNATURE)
 }
 
 /// Serves what comes on standard input until it ends.

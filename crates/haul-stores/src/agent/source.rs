@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, Result};
-use haul_core::outline::Outline;
-use haul_core::outline::wire::Incoming;
-use haul_core::store::{Outlined, Reach, Source};
+use haul_core::signature::Signature;
+use haul_core::signature::wire::Incoming;
+use haul_core::store::{OnChunks, Reach, Source};
 
 use super::frame::{Frame, kind, lost};
 use super::handle::{Handle, OpenFile};
@@ -101,8 +101,8 @@ impl RemoteSource {
     }
 }
 
-/// The longest encoded outline: of crafted content, of the largest file.
-const OUTLINE: usize = 64 << 20;
+/// The longest encoded signature: of crafted content, of the largest file.
+const SIGNATURE: usize = 64 << 20;
 /// Bytes of a file that are asked for together with its opening.
 const FIRST: u64 = 1 << 20;
 
@@ -194,9 +194,9 @@ impl Source for RemoteSource {
         self.call(ops::XATTRS, |to| to.mask(want), |answer| answer.body().xattrs())
     }
 
-    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
-        let mut outline = || {
-            let ticket = self.file()?.ask(ops::OUTLINE, 0, |to| to.number(average.into()))?;
+    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
+        let mut signature = || {
+            let ticket = self.file()?.ask(ops::SIGNATURE, 0, |to| to.number(average.into()))?;
             let (mut incoming, mut bytes) = (Incoming::new(average), 0);
             loop {
                 let frame = ticket.next()?;
@@ -207,16 +207,16 @@ impl Source for RemoteSource {
                 ticket.credit(1)?;
                 let read = from.number()?;
                 bytes += from.0.len();
-                if bytes > OUTLINE {
-                    return Err(protocol_error("an endless outline"));
+                if bytes > SIGNATURE {
+                    return Err(protocol_error("an endless signature"));
                 }
-                if let Err(e) = incoming.push(from.0).and_then(|pieces| each(read, pieces)) {
+                if let Err(e) = incoming.push(from.0).and_then(|chunks| each(read, chunks)) {
                     ticket.cancel()?;
                     return Err(e);
                 }
             }
         };
-        outline().map_err(|e: Error| e.on(&self.name))
+        signature().map_err(|e: Error| e.on(&self.name))
     }
 
     fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {

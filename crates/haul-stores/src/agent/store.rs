@@ -217,7 +217,7 @@ impl Store for Remote {
         RemoteSink::attach(&self.root, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
     }
 
-    fn outlines(&self) -> bool {
+    fn has_signatures(&self) -> bool {
         true
     }
 

@@ -271,7 +271,7 @@ impl Store for Local {
         Ok(Box::new(sink::FileSink::attach(&self.shared, name, token, spec).map_err(|e| e.on(name))?))
     }
 
-    fn outlines(&self) -> bool {
+    fn has_signatures(&self) -> bool {
         true
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use haul_core::entry::{Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::outline::{Outline, Outliner};
-use haul_core::store::{Outlined, Source};
+use haul_core::signature::{Signature, SignatureBuilder};
+use haul_core::store::{OnChunks, Source};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, openat};
 use rustix::io::Errno;
@@ -122,20 +122,20 @@ impl Source for FileSource {
         super::xattr::read_fd(&self.fd, want, self.privileged).map_err(|e| fail(e, "read extended attributes").on(&self.name))
     }
 
-    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
-        let mut outliner = Outliner::new(average)?;
+    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
+        let mut builder = SignatureBuilder::new(average)?;
         let mut buffer = vec![0; 1 << 20];
         let mut at = 0;
         loop {
             let count = rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut buffer[..], at))
                 .map_err(|e| fail(e, "read").on(&self.name))?;
             if count == 0 {
-                return Ok(Some(outliner.finish()));
+                return Ok(Some(builder.finish()));
             }
-            let before = outliner.pieces().len();
-            outliner.push(&buffer[..count]);
+            let before = builder.chunks().len();
+            builder.push(&buffer[..count]);
             at += count as u64;
-            each(count as u64, &outliner.pieces()[before..])?;
+            each(count as u64, &builder.chunks()[before..])?;
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::hash::Algorithm;
-use haul_core::outline::Outline;
-use haul_core::store::{Chunk, ContentVerifier, Landed, Outlined, Reach, Receipt, Sink, Source, Token};
+use haul_core::signature::Signature;
+use haul_core::store::{Chunk, ContentVerifier, Landed, OnChunks, Reach, Receipt, Sink, Source, Token};
 use haul_core::{Error, Result};
 
 use super::{Core, Op, Under, What, failure};
@@ -78,8 +78,8 @@ impl Source for Reading {
         self.core.run(Op::Xattrs, &self.name, || self.inner.xattrs(want))
     }
 
-    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
-        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.outline(average, each) }
+    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
+        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.signature(average, each) }
     }
 
     /// A hash that the store makes of itself passes every rule by, too.

@@ -278,8 +278,8 @@ impl Store for Fault {
         self.core.run(Op::Reopen, name, || Ok(self.source(self.inner.reopen(name)?, name, Op::ReadBack)))
     }
 
-    fn outlines(&self) -> bool {
-        self.inner.outlines()
+    fn has_signatures(&self) -> bool {
+        self.inner.has_signatures()
     }
 
     fn space(&self) -> Result<Option<Space>> {

@@ -322,22 +322,22 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
     let mut entry = file(name("changing"), content.len() as u64);
     entry.version = 78;
     let sink = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
-    if !f.store.outlines() {
+    if !f.store.has_signatures() {
         let refused = sink.reuse(&stamp, 0, 0..8).expect_err("it is denied");
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         return ok(sink.abort());
     }
     let average = 16 << 10;
     let mut read = 0;
-    let outline = ok(ok(f.store.open(&f.stat("changing"), false)).outline(average, &mut |bytes, _| {
+    let signature = ok(ok(f.store.open(&f.stat("changing"), false)).signature(average, &mut |bytes, _| {
         read += bytes;
         Ok(())
     }))
     .expect("it is granted");
-    assert_eq!((outline.size(), read), (300_000, 300_000));
-    let mut expected = haul_core::outline::Outliner::new(average).expect("a power of two");
+    assert_eq!((signature.size(), read), (300_000, 300_000));
+    let mut expected = haul_core::signature::SignatureBuilder::new(average).expect("a power of two");
     expected.push(&old);
-    assert!(outline.pieces() == expected.finish().pieces(), "the outline is that of another content");
+    assert!(signature.chunks() == expected.finish().chunks(), "the signature is that of another content");
     ok(sink.write(0..8, &mut &b"in front"[..]));
     ok(sink.reuse(&stamp, 0, 8..200_008));
     ok(sink.write(200_008..200_014, &mut &b"behind"[..]));

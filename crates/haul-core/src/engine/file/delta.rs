@@ -1,5 +1,5 @@
-//! What of a changed file has to move: both versions are outlined where they lie, and what the old one has is copied there.
-//! In long files that begins while they are outlined.
+//! What of a changed file has to move: each end makes the signature of its version, and what the old one has is copied at
+//! the destination. In long files that begins while the signatures are made.
 
 mod live;
 
@@ -12,15 +12,15 @@ use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, Result};
 use crate::meter::{Meter, Pass};
-use crate::outline::{self, Part};
 use crate::rlimit::STACK;
+use crate::signature::{self, Part};
 use crate::store::{Sink, Source, Store};
 use live::{Known, Live, Version};
 
 /// Smaller files move faster than they are compared.
 const LEAST: u64 = 1 << 20;
 
-/// Bytes at the beginning of a file that show whether comparing pays before all of it is outlined.
+/// Bytes at the beginning of a file that show whether comparing pays before its signature is complete.
 const SAMPLE: u64 = 64 << 20;
 
 /// Bytes that are compared before they are copied or moved.
@@ -41,7 +41,7 @@ pub struct Delta {
 impl Delta {
     /// `None` where the whole file is to move: because little is the same, or because that cannot be told without moving it.
     pub fn find(target: &dyn Store, meter: &Arc<Meter>, source: &Arc<dyn Source>, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
-        if entry.size < LEAST || !target.outlines() {
+        if entry.size < LEAST || !target.has_signatures() {
             return Ok(None);
         }
         let mut old = Entry::bare(name.clone(), Kind::File);
@@ -52,19 +52,19 @@ impl Delta {
         Delta::between(&target, stamp, source, entry.size, meter)
     }
 
-    /// The same of an old version that is open. Of a long file `Some` may come before all of it is outlined.
+    /// The same of an old version that is open. Of a long file `Some` may come before the signatures are complete.
     fn between(old: &Arc<dyn Source>, stamp: Stamp, new: &Arc<dyn Source>, size: u64, meter: &Arc<Meter>) -> Result<Option<Delta>> {
         // Of a version that is a tenth of the new one little can be had; of one that is ten times as long, too.
         if stamp.size < LEAST / 4 || stamp.size > size.saturating_mul(10) || size > stamp.size.saturating_mul(10) {
             return Ok(None);
         }
-        let average = outline::piece_size(size.max(stamp.size));
+        let average = signature::chunk_size(size.max(stamp.size));
         let mut delta = Delta { old: stamp, size, live: Arc::default(), threads: Vec::new() };
         for (version, from, bytes) in [(Version::Old, old.clone(), stamp.size), (Version::New, new.clone(), size)] {
             let (live, meter) = (delta.live.clone(), meter.clone());
             live.begin();
-            let outline = move || live.outline(version, &*from, average, bytes, &meter);
-            match std::thread::Builder::new().name("outline".into()).stack_size(STACK).spawn(outline) {
+            let make = move || live.make(version, &*from, average, bytes, &meter);
+            match std::thread::Builder::new().name("signature".into()).stack_size(STACK).spawn(make) {
                 Ok(thread) => delta.threads.push(thread),
                 Err(_) => return Ok(None),
             }
@@ -127,7 +127,7 @@ impl Delta {
         }
         for at in open {
             let parts = self.parts(Known::All, at, meter, &mut spent)?;
-            // Still open after both outlines have ended: one of them failed.
+            // Still open after both signatures have ended: one of them failed.
             for at in carry(parts, &mut spent)? {
                 carry(vec![Part::Move { at }], &mut spent)?;
             }
@@ -146,7 +146,7 @@ impl Delta {
 }
 
 impl Drop for Delta {
-    /// Waits for the outlines that are still being made: they end after the bytes that they read now.
+    /// Waits for the signatures that are still being made: they end after the bytes that they read now.
     fn drop(&mut self) {
         self.live.cancel();
         for thread in self.threads.drain(..) {

@@ -144,7 +144,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         cx.warn_of_gap();
     }
     // What was changed meanwhile, or came out wrong, moves as a whole the second time.
-    let compares = file.replaces() && !in_place && !file.is_second_try() && cx.job.delta && cx.source(&file.work).outlines();
+    let compares = file.replaces() && !in_place && !file.is_second_try() && cx.job.delta && cx.source(&file.work).has_signatures();
     let delta = if compares && !(cx.job.sparse && entry.is_sparse()) {
         flight.doing("compare");
         let began = Instant::now();

@@ -25,7 +25,7 @@ impl Account {
     /// A request was done; `worked` is without what sending the answer took.
     pub fn did(&self, kind: u8, worked: Duration) {
         match kind {
-            ops::READ | ops::HASH | ops::DIGEST | ops::OUTLINE => add(&self.reading, worked),
+            ops::READ | ops::HASH | ops::DIGEST | ops::SIGNATURE => add(&self.reading, worked),
             ops::WRITE | ops::HOLE | ops::REUSE | ops::PULL | ops::SETTLE => add(&self.writing, worked),
             // They report their parts themselves.
             ops::GET_BUNDLE | ops::PUT_BUNDLE => {}

@@ -162,7 +162,7 @@ fn only_reads(kind: u8) -> bool {
             | ops::SPACE
             | ops::VOLUME
             | ops::FORGET
-            | ops::OUTLINE
+            | ops::SIGNATURE
             | ops::FACTS
             | ops::WORKED
             | ops::OWNER_NAME

@@ -1,10 +1,10 @@
-//! Content of open files that is read here instead of being sent: hashes and outlines.
+//! Content of open files that is read here instead of being sent: hashes and signatures.
 
 use std::ops::Range;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::{Algorithm, Hasher};
-use haul_core::outline::wire;
+use haul_core::signature::wire;
 use haul_core::store::Source;
 
 use super::{Agent, Reply};
@@ -12,27 +12,27 @@ use crate::agent::wire::{Parser, Writer, protocol_error};
 
 /// Bytes that are read before the other end gets what was found in them.
 const REPORT: u64 = 32 << 20;
-/// Bytes of an encoded outline that are sent at once.
+/// Bytes of an encoded signature that are sent at once.
 const LONG: usize = 128 << 10;
 
 impl Agent {
-    /// Parts while the file is read: the number of bytes since the last part, then the next bytes of the encoded outline. At the end
-    /// the outlined size.
-    pub(super) fn outline(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
+    /// Parts while the file is read: the number of bytes since the last part, then the next bytes of the encoded signature. At the end
+    /// the size of the version.
+    pub(super) fn signature(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         let file = self.files.get(from.number()?)?;
         let average = from.small()?;
         let part = |read: u64, encoded: &[u8]| {
             let mut to = Writer::new();
             to.number(read);
             to.out.extend_from_slice(encoded);
-            if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "outline")) }
+            if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "signature")) }
         };
         let (mut read, mut sent) = (0, 0);
         let mut encoded = wire::header(average).to_vec();
-        let outline = file.source()?.outline(average, &mut |bytes, pieces| {
+        let signature = file.source()?.signature(average, &mut |bytes, chunks| {
             read += bytes;
-            sent += pieces.len();
-            wire::encode(pieces, &mut encoded);
+            sent += chunks.len();
+            wire::encode(chunks, &mut encoded);
             if read < REPORT && encoded.len() < LONG {
                 return Ok(());
             }
@@ -40,11 +40,11 @@ impl Agent {
             encoded.clear();
             sent
         })?;
-        let Some(outline) = outline else { return Err(Error::new(ErrorKind::Unsupported, "outline")) };
-        wire::encode(&outline.pieces()[sent..], &mut encoded);
+        let Some(signature) = signature else { return Err(Error::new(ErrorKind::Unsupported, "signature")) };
+        wire::encode(&signature.chunks()[sent..], &mut encoded);
         part(read, &encoded)?;
         let mut to = Writer::new();
-        to.number(outline.size());
+        to.number(signature.size());
         reply.done(&[&to.out]);
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Agent {
             ops::TLS_READER => self.listen_for_reader(&mut from, &mut to)?,
             ops::TLS_LINK_PEER => self.link_peer(&mut from)?,
             ops::READ => return self.read(&mut from, reply),
-            ops::OUTLINE => return self.outline(&mut from, reply),
+            ops::SIGNATURE => return self.signature(&mut from, reply),
             ops::REUSE => {
                 let file = self.files.get(from.number()?)?;
                 file.sink()?.reuse(&from.stamp()?, from.number()?, from.range()?)?;

@@ -1,4 +1,4 @@
-//! Two outlines that are made at the same time, and what they have shown so far.
+//! Two signatures that are made at the same time, and what they have shown so far.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::meter::Meter;
-use crate::outline::{self, Comparison, Piece, wire};
+use crate::signature::{self, CdcChunk, Comparison, wire};
 use crate::store::Source;
 
-/// What both outlines have shown so far.
+/// What both signatures have shown so far.
 #[derive(Default)]
 pub struct Live {
     state: Mutex<State>,
     grown: Condvar,
-    /// The outlines are no longer needed.
+    /// The signatures are no longer needed.
     is_cancelled: AtomicBool,
 }
 
 #[derive(Default)]
 pub struct State {
     pub comparison: Comparison,
-    /// Outlines that are being made.
+    /// Signatures that are being made.
     running: usize,
 }
 
@@ -35,48 +35,48 @@ pub enum Version {
 /// How much has to be known.
 #[derive(Clone, Copy)]
 pub enum Known {
-    /// So many bytes at the start of the new version were compared with the old one as far as it is outlined.
+    /// So many bytes at the start of the new version were compared with the old one as far as its signature goes.
     Until(u64),
-    /// Both outlines have ended.
+    /// Both signatures have ended.
     All,
 }
 
 impl Live {
-    /// Counts an outline that is about to begin.
+    /// Counts a signature that is about to begin.
     pub fn begin(&self) {
         lock(&self.state).running += 1;
     }
 
-    /// Ends the outlines that are being made, each after the bytes that it reads now.
+    /// Ends the signatures that are being made, each after the bytes that it reads now.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Outlines `from`, which has `size` bytes. If that fails, the bytes that were not compared are transferred; a lasting error
+    /// Makes the signature of `from`, which has `size` bytes. If that fails, the bytes that were not compared are transferred; a lasting error
     /// shows again there.
-    pub fn outline(&self, version: Version, from: &dyn Source, average: u32, size: u64, meter: &Meter) {
+    pub fn make(&self, version: Version, from: &dyn Source, average: u32, size: u64, meter: &Meter) {
         let _ended = Ended(self);
         let mut given = 0;
-        let outlined = from.outline(average, &mut |bytes, pieces| {
+        let made = from.signature(average, &mut |bytes, chunks| {
             meter.read(bytes);
             meter.check()?;
             if self.is_cancelled.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Cancelled, "compare"));
             }
-            given += pieces.len();
-            lock(&self.state).add(version, pieces);
+            given += chunks.len();
+            lock(&self.state).add(version, chunks);
             self.grown.notify_all();
             Ok(())
         });
         let mut state = lock(&self.state);
-        match outlined {
-            Ok(Some(outline)) if outline.size() == size => state.add_last(version, &outline.pieces()[given..]),
-            // The other outline alone is of no use.
+        match made {
+            Ok(Some(signature)) if signature.size() == size => state.add_last(version, &signature.chunks()[given..]),
+            // The other signature alone is of no use.
             _ => self.cancel(),
         }
     }
 
-    /// Waits until `known` is reached, or both outlines have ended. `Cancelled` when the run is to stop.
+    /// Waits until `known` is reached, or both signatures have ended. `Cancelled` when the run is to stop.
     pub fn wait(&self, known: Known, meter: &Meter) -> Result<MutexGuard<'_, State>> {
         let is_known = |state: &State| match known {
             Known::Until(bytes) => state.comparison.seen() >= bytes,
@@ -92,7 +92,7 @@ impl Live {
     }
 }
 
-/// Counts an outline as ended, even after a panic: nobody waits for it any longer.
+/// Counts a signature as ended, even after a panic: nobody waits for it any longer.
 struct Ended<'a>(&'a Live);
 
 impl Drop for Ended<'_> {
@@ -103,24 +103,24 @@ impl Drop for Ended<'_> {
 }
 
 impl State {
-    fn add(&mut self, version: Version, pieces: &[Piece]) {
+    fn add(&mut self, version: Version, chunks: &[CdcChunk]) {
         match version {
-            Version::Old => self.comparison.add_old(pieces),
-            Version::New => self.comparison.add_new(pieces),
+            Version::Old => self.comparison.add_old(chunks),
+            Version::New => self.comparison.add_new(chunks),
         }
     }
 
-    fn add_last(&mut self, version: Version, pieces: &[Piece]) {
-        self.add(version, pieces);
+    fn add_last(&mut self, version: Version, chunks: &[CdcChunk]) {
+        self.add(version, chunks);
         match version {
             Version::Old => self.comparison.end_old(),
             Version::New => self.comparison.end_new(),
         }
     }
 
-    /// Whether delta transfer sends clearly less than all of the first `bytes`, outlines included.
+    /// Whether delta transfer sends clearly less than all of the first `bytes`, signatures included.
     pub fn pays(&self, bytes: u64) -> bool {
-        let moved = outline::moved(&self.comparison.parts(0..bytes));
-        moved + self.comparison.pieces() as u64 * wire::ENTRY as u64 <= bytes / 10 * 9
+        let moved = signature::moved(&self.comparison.parts(0..bytes));
+        moved + self.comparison.chunks() as u64 * wire::ENTRY as u64 <= bytes / 10 * 9
     }
 }

@@ -7,35 +7,35 @@ use super::*;
 use crate::cancel::Cancel;
 use crate::error::ErrorKind;
 use crate::lock::lock;
-use crate::outline::wire::{self, Incoming};
-use crate::outline::{HASH, Outline, Piece};
-use crate::store::{Chunk, Landed, Outlined, Receipt, Token};
+use crate::signature::wire::{self, Incoming};
+use crate::signature::{CdcChunk, HASH, Signature};
+use crate::store::{Chunk, Landed, OnChunks, Receipt, Token};
 
 const MB: u64 = 1 << 20;
-/// A piece, and so a unit of the letters below.
+/// A chunk, and so a unit of the letters below.
 const UNIT: u32 = 32 << 10;
 
-/// A version whose pieces are known without content: its outline goes on as far as `turns` lets it.
+/// A version whose chunks are known without content: its signature goes on as far as `turns` lets it.
 struct Version {
-    pieces: Vec<Piece>,
+    chunks: Vec<CdcChunk>,
     turns: Mutex<Receiver<usize>>,
 }
 
 impl Version {
-    /// The numbers stand for content; whoever has the other end decides how many pieces are found.
+    /// The numbers stand for content; whoever has the other end decides how many chunks are found.
     fn of(numbers: impl Iterator<Item = u64>) -> (Arc<Version>, Sender<usize>) {
-        let piece = |number: u64| {
+        let chunk = |number: u64| {
             let mut hash = [0; HASH];
             hash[..8].copy_from_slice(&number.to_le_bytes());
-            Piece { hash, length: UNIT }
+            CdcChunk { hash, length: UNIT }
         };
         let (sender, turns) = channel();
-        let version = Version { pieces: numbers.map(piece).collect(), turns: Mutex::new(turns) };
+        let version = Version { chunks: numbers.map(chunk).collect(), turns: Mutex::new(turns) };
         (Arc::new(version), sender)
     }
 
     fn size(&self) -> u64 {
-        self.pieces.len() as u64 * u64::from(UNIT)
+        self.chunks.len() as u64 * u64::from(UNIT)
     }
 }
 
@@ -48,18 +48,18 @@ impl Source for Version {
         Ok(Stamp { size: self.size(), ..Stamp::default() })
     }
 
-    fn outline(&self, average: u32, each: &mut Outlined<'_>) -> Result<Option<Outline>> {
+    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
         let mut next = 0;
         // Without another turn it is not read to its end.
-        while next < self.pieces.len() {
+        while next < self.chunks.len() {
             let turn = lock(&self.turns).recv().map_err(|_| Error::new(ErrorKind::Broken, "read"))?;
-            let end = self.pieces.len().min(next + turn);
-            each((end - next) as u64 * u64::from(UNIT), &self.pieces[next..end])?;
+            let end = self.chunks.len().min(next + turn);
+            each((end - next) as u64 * u64::from(UNIT), &self.chunks[next..end])?;
             next = end;
         }
         let mut incoming = Incoming::new(average);
         let mut bytes = wire::header(average).to_vec();
-        wire::encode(&self.pieces, &mut bytes);
+        wire::encode(&self.chunks, &mut bytes);
         incoming.push(&bytes)?;
         incoming.finish(self.size()).map(Some)
     }
@@ -138,16 +138,16 @@ fn pass(delta: &Delta, from: &Version, at: Range<u64>, meter: &Meter) -> (Result
     (done, seen, reused.into_inner())
 }
 
-const PIECES: u64 = 4096;
+const CHUNKS: u64 = 4096;
 
 /// 128 MiB, of which one MiB from 16 MiB on is other content.
 fn edited() -> impl Iterator<Item = u64> {
-    (0..PIECES).map(|number| if (512..544).contains(&number) { number + 1_000_000 } else { number })
+    (0..CHUNKS).map(|number| if (512..544).contains(&number) { number + 1_000_000 } else { number })
 }
 
 #[test]
-fn the_beginning_is_copied_while_the_rest_is_outlined() {
-    let (old, old_turns) = Version::of(0..PIECES);
+fn the_beginning_is_copied_while_signatures_are_made() {
+    let (old, old_turns) = Version::of(0..CHUNKS);
     let (new, new_turns) = Version::of(edited());
     for turns in [&old_turns, &new_turns] {
         turns.send(2400).expect("it is waited for"); // 75 MiB
@@ -159,7 +159,7 @@ fn the_beginning_is_copied_while_the_rest_is_outlined() {
     let expected = vec![(0..16 * MB, Some(0)), (16 * MB..17 * MB, None), (17 * MB..64 * MB, Some(17 * MB))];
     assert_eq!((seen.parts(), reused), (expected, 63 * MB));
     for turns in [&old_turns, &new_turns] {
-        turns.send(PIECES as usize).expect("it is waited for");
+        turns.send(CHUNKS as usize).expect("it is waited for");
     }
     let (done, seen, _) = pass(&delta, &new, 64 * MB..128 * MB, &meter);
     done.expect("all is known");
@@ -169,16 +169,16 @@ fn the_beginning_is_copied_while_the_rest_is_outlined() {
 /// What comes earlier than in the old version is found when all of that is known, not moved before.
 #[test]
 fn what_lies_far_behind_is_waited_for() {
-    let (old, old_turns) = Version::of(0..PIECES);
-    let (new, new_turns) = Version::of((0..2200).chain(3200..PIECES));
+    let (old, old_turns) = Version::of(0..CHUNKS);
+    let (new, new_turns) = Version::of((0..2200).chain(3200..CHUNKS));
     old_turns.send(2400).expect("it is waited for");
-    new_turns.send(PIECES as usize).expect("it is waited for");
+    new_turns.send(CHUNKS as usize).expect("it is waited for");
     let meter = meter();
     let delta = find(&old, &new, &meter).expect("most of it is the same");
     let cut = 2200 * u64::from(UNIT);
     let (done, seen, _) = std::thread::scope(|scope| {
         let passing = scope.spawn(|| pass(&delta, &new, 0..new.size(), &meter));
-        old_turns.send(PIECES as usize).expect("it is waited for");
+        old_turns.send(CHUNKS as usize).expect("it is waited for");
         passing.join().expect("no panic")
     });
     done.expect("all is known");
@@ -186,9 +186,9 @@ fn what_lies_far_behind_is_waited_for() {
 }
 
 #[test]
-fn without_the_rest_of_an_outline_the_rest_moves() {
+fn without_the_rest_of_a_signature_the_rest_moves() {
     for which in 0..2 {
-        let (old, old_turns) = Version::of(0..PIECES);
+        let (old, old_turns) = Version::of(0..CHUNKS);
         let (new, new_turns) = Version::of(edited());
         let mut turns = [Some(old_turns), Some(new_turns)];
         for turns in turns.iter().flatten() {
@@ -197,7 +197,7 @@ fn without_the_rest_of_an_outline_the_rest_moves() {
         let meter = meter();
         let delta = find(&old, &new, &meter).expect("most of it is the same");
         turns[which] = None;
-        turns.iter().flatten().for_each(|turns| turns.send(PIECES as usize).expect("it is waited for"));
+        turns.iter().flatten().for_each(|turns| turns.send(CHUNKS as usize).expect("it is waited for"));
         let (done, seen, reused) = pass(&delta, &new, 0..new.size(), &meter);
         done.expect("it moves instead");
         let parts = seen.parts();
@@ -208,11 +208,11 @@ fn without_the_rest_of_an_outline_the_rest_moves() {
 
 #[test]
 fn what_has_nothing_in_common_is_no_delta() {
-    let (old, old_turns) = Version::of(0..PIECES);
-    let (new, new_turns) = Version::of(PIECES..2 * PIECES);
+    let (old, old_turns) = Version::of(0..CHUNKS);
+    let (new, new_turns) = Version::of(CHUNKS..2 * CHUNKS);
     for turns in [&old_turns, &new_turns] {
         turns.send(2400).expect("it is waited for");
-        turns.send(PIECES as usize).expect("it is waited for");
+        turns.send(CHUNKS as usize).expect("it is waited for");
     }
     assert!(find(&old, &new, &meter()).is_none());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::Piece;
+use super::CdcChunk;
 
 /// Some bytes of the new version, never none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Part {
     Same { old: u64, at: Range<u64> },
     /// They have to come from the new version.
     Move { at: Range<u64> },
-    /// The old version may have them where it is not outlined yet.
+    /// The old version may have them behind the end of its signature so far.
     Open { at: Range<u64> },
 }
 
@@ -40,46 +40,46 @@ pub fn moved(parts: &[Part]) -> u64 {
     parts.iter().filter(|part| !matches!(part, Part::Same { .. })).map(|part| part.at().end - part.at().start).sum()
 }
 
-/// Bytes by which the outline of the old version has to be ahead before a piece of the new one is passed over.
+/// Bytes by which the signature of the old version has to be ahead before a chunk of the new one is passed over.
 const LEAD: u64 = 8 << 20;
 
 /// The most bytes, of both versions, that count as an edit.
 const EDIT: u64 = 4 << 20;
 
-/// Two versions of a file, compared while they are outlined.
+/// Two versions of a file, compared while their signatures are made.
 ///
-/// Of several equal pieces of the old version the one is taken that goes on with the part before, else the next one
-/// behind that, else the first: runs stay long and the old version is read forwards where it can be. A piece that the old
+/// Of several equal chunks of the old version the one is taken that goes on with the part before, else the next one
+/// behind that, else the first: runs stay long and the old version is read forwards where it can be. A chunk that the old
 /// version does not have as far as it is known is passed over, and looked for again when all of it is, unless both versions go
 /// on soon behind it: then it replaces what is between, and moves.
 #[derive(Debug, Default)]
 pub struct Comparison {
     old: Side,
     new: Side,
-    /// Pieces of the old version with their indices. Sorted, not hashed: a peer who chooses hashes or many equal pieces gains nothing.
-    places: BTreeSet<(Piece, usize)>,
-    /// For each piece of the new version that was looked for.
+    /// Chunks of the old version with their indices. Sorted, not hashed: a peer who chooses hashes or many equal chunks gains nothing.
+    places: BTreeSet<(CdcChunk, usize)>,
+    /// For each chunk of the new version that was looked for.
     found: Vec<Found>,
-    /// Behind the last piece that was found, in both versions.
+    /// Behind the last chunk that was found, in both versions.
     behind: usize,
     next: usize,
-    /// Of two whole outlines only what follows from them is kept.
+    /// Of two whole signatures only what follows from them is kept.
     settled: Option<Vec<Part>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Found {
-    /// As this piece of the old version.
+    /// As this chunk of the old version.
     At(usize),
     Nowhere,
     /// Not in what is known of the old version.
     NotYet,
 }
 
-/// One version, as far as it is outlined.
+/// One version, as far as its signature goes.
 #[derive(Debug, Default)]
 struct Side {
-    pieces: Vec<Piece>,
+    chunks: Vec<CdcChunk>,
     /// Where each begins, in bytes.
     starts: Vec<u64>,
     end: u64,
@@ -88,12 +88,12 @@ struct Side {
 }
 
 impl Side {
-    fn add(&mut self, pieces: &[Piece]) {
-        self.count += pieces.len();
-        for piece in pieces {
-            self.pieces.push(*piece);
+    fn add(&mut self, chunks: &[CdcChunk]) {
+        self.count += chunks.len();
+        for chunk in chunks {
+            self.chunks.push(*chunk);
             self.starts.push(self.end);
-            self.end += u64::from(piece.length);
+            self.end += u64::from(chunk.length);
         }
     }
 
@@ -103,17 +103,17 @@ impl Side {
 }
 
 impl Comparison {
-    /// Takes the next pieces of the old version.
-    pub fn add_old(&mut self, pieces: &[Piece]) {
-        let before = self.old.pieces.len();
-        self.old.add(pieces);
-        self.places.extend(pieces.iter().enumerate().map(|(index, piece)| (*piece, before + index)));
+    /// Takes the next chunks of the old version.
+    pub fn add_old(&mut self, chunks: &[CdcChunk]) {
+        let before = self.old.chunks.len();
+        self.old.add(chunks);
+        self.places.extend(chunks.iter().enumerate().map(|(index, chunk)| (*chunk, before + index)));
         self.look();
     }
 
-    /// Takes the next pieces of the new version.
-    pub fn add_new(&mut self, pieces: &[Piece]) {
-        self.new.add(pieces);
+    /// Takes the next chunks of the new version.
+    pub fn add_new(&mut self, chunks: &[CdcChunk]) {
+        self.new.add(chunks);
         self.look();
     }
 
@@ -124,7 +124,7 @@ impl Comparison {
         let mut behind = 0;
         for index in 0..self.found.len() {
             if self.found[index] == Found::NotYet {
-                self.found[index] = self.find(&self.new.pieces[index], behind).map_or(Found::Nowhere, Found::At);
+                self.found[index] = self.find(&self.new.chunks[index], behind).map_or(Found::Nowhere, Found::At);
             }
             if let Found::At(found) = self.found[index] {
                 behind = found + 1;
@@ -143,18 +143,18 @@ impl Comparison {
     fn settle(&mut self) {
         let Some((_, size)) = self.sizes() else { return };
         self.settled = Some(self.parts(0..size));
-        (self.old.pieces, self.old.starts) = Default::default();
-        (self.new.pieces, self.new.starts) = Default::default();
+        (self.old.chunks, self.old.starts) = Default::default();
+        (self.new.chunks, self.new.starts) = Default::default();
         (self.places, self.found) = Default::default();
     }
 
-    /// Bytes of the old and of the new version in whole outlines; `None` before.
+    /// Bytes of the old and of the new version in whole signatures; `None` before.
     pub fn sizes(&self) -> Option<(u64, u64)> {
         (self.old.is_whole && self.new.is_whole).then_some((self.old.end, self.new.end))
     }
 
-    /// Pieces of both versions.
-    pub fn pieces(&self) -> usize {
+    /// Chunks of both versions.
+    pub fn chunks(&self) -> usize {
         self.old.count + self.new.count
     }
 
@@ -178,7 +178,7 @@ impl Comparison {
         let mut next = at.start;
         for index in first..self.found.len() {
             let start = self.new.starts[index];
-            let cut = start.max(at.start)..(start + u64::from(self.new.pieces[index].length)).min(at.end);
+            let cut = start.max(at.start)..(start + u64::from(self.new.chunks[index].length)).min(at.end);
             if cut.is_empty() {
                 if start >= at.end {
                     break;
@@ -199,8 +199,8 @@ impl Comparison {
     }
 
     fn look(&mut self) {
-        while let Some(piece) = self.new.pieces.get(self.found.len()) {
-            match self.find(piece, self.behind) {
+        while let Some(chunk) = self.new.chunks.get(self.found.len()) {
+            match self.find(chunk, self.behind) {
                 Some(found) => {
                     self.close(found);
                     self.found.push(Found::At(found));
@@ -213,7 +213,7 @@ impl Comparison {
         }
     }
 
-    /// Says of what was passed over whether it is an edit, where the old version goes on with piece `found`.
+    /// Says of what was passed over whether it is an edit, where the old version goes on with chunk `found`.
     fn close(&mut self, found: usize) {
         let now = self.found.len();
         let new = self.new.start(now) - self.new.start(self.next);
@@ -223,15 +223,15 @@ impl Comparison {
         }
     }
 
-    /// The first place of `piece` from index `behind` on, else the first of all.
-    fn find(&self, piece: &Piece, behind: usize) -> Option<usize> {
+    /// The first place of `chunk` from index `behind` on, else the first of all.
+    fn find(&self, chunk: &CdcChunk, behind: usize) -> Option<usize> {
         // The rule in versions of one file; searching for each takes three times as long.
-        if self.old.pieces.get(behind) == Some(piece) {
+        if self.old.chunks.get(behind) == Some(chunk) {
             return Some(behind);
         }
         let from = |least: usize| {
-            let (found, index) = self.places.range((*piece, least)..).next()?;
-            (found == piece).then_some(*index)
+            let (found, index) = self.places.range((*chunk, least)..).next()?;
+            (found == chunk).then_some(*index)
         };
         from(behind).or_else(|| from(0))
     }

@@ -1,19 +1,19 @@
 use super::*;
-use crate::outline::Outline;
+use crate::signature::Signature;
 use proptest::prelude::*;
 
-/// One piece for each letter, as long as its place in the alphabet.
-fn outline(letters: &str) -> Outline {
-    let piece = |letter: u8| Piece { hash: [letter; 24], length: u32::from(letter - b'a' + 1) };
-    let pieces: Vec<Piece> = letters.bytes().map(piece).collect();
-    Outline { average: 1 << 10, size: pieces.iter().map(|piece| u64::from(piece.length)).sum(), pieces }
+/// One chunk for each letter, as long as its place in the alphabet.
+fn signature(letters: &str) -> Signature {
+    let chunk = |letter: u8| CdcChunk { hash: [letter; 24], length: u32::from(letter - b'a' + 1) };
+    let chunks: Vec<CdcChunk> = letters.bytes().map(chunk).collect();
+    Signature { average: 1 << 10, size: chunks.iter().map(|chunk| u64::from(chunk.length)).sum(), chunks }
 }
 
-fn compare(old: &Outline, new: &Outline) -> Vec<Part> {
+fn compare(old: &Signature, new: &Signature) -> Vec<Part> {
     let mut comparison = Comparison::default();
-    comparison.add_old(old.pieces());
+    comparison.add_old(old.chunks());
     comparison.end_old();
-    comparison.add_new(new.pieces());
+    comparison.add_new(new.chunks());
     comparison.end_new();
     assert_eq!(comparison.sizes(), Some((old.size(), new.size())));
     comparison.parts(0..new.size())
@@ -26,7 +26,7 @@ fn words(old: &str, new: &str) -> String {
         Part::Move { at } => format!("!{}", at.end - at.start),
         Part::Open { at } => format!("?{}", at.end - at.start),
     };
-    compare(&outline(old), &outline(new)).iter().map(word).collect::<Vec<_>>().join(" ")
+    compare(&signature(old), &signature(new)).iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn table() {
 
 #[test]
 fn equal_hashes_of_different_lengths_are_not_equal() {
-    let mut old = outline("a");
-    (old.pieces[0].length, old.size) = (2, 2);
-    assert_eq!(compare(&old, &outline("a")), [Part::Move { at: 0..1 }]);
+    let mut old = signature("a");
+    (old.chunks[0].length, old.size) = (2, 2);
+    assert_eq!(compare(&old, &signature("a")), [Part::Move { at: 0..1 }]);
 }
 
 proptest! {
@@ -68,8 +68,8 @@ proptest! {
 
     #[test]
     fn covers_once_and_moves_only_what_is_new(old in "[a-e]{0,30}", new in "[a-g]{0,30}") {
-        let (before, after) = (outline(&old), outline(&new));
-        let content = |outline: &Outline| -> Vec<u8> { outline.pieces.iter().flat_map(|piece| vec![piece.hash[0]; piece.length as usize]).collect() };
+        let (before, after) = (signature(&old), signature(&new));
+        let content = |signature: &Signature| -> Vec<u8> { signature.chunks.iter().flat_map(|chunk| vec![chunk.hash[0]; chunk.length as usize]).collect() };
         let (old_content, new_content) = (content(&before), content(&after));
         let parts = compare(&before, &after);
         let mut made: Vec<u8> = Vec::new();
@@ -83,7 +83,7 @@ proptest! {
             }
         }
         prop_assert_eq!(made, new_content);
-        let lacking: u64 = after.pieces.iter().filter(|piece| !before.pieces.contains(piece)).map(|piece| u64::from(piece.length)).sum();
+        let lacking: u64 = after.chunks.iter().filter(|chunk| !before.chunks.contains(chunk)).map(|chunk| u64::from(chunk.length)).sum();
         prop_assert_eq!(moved(&parts), lacking);
         for pair in parts.windows(2) {
             match pair {
@@ -98,23 +98,23 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// However the two outlines progress: what was found stays true, and in the end nothing moves that the old version has.
+    /// However the two signatures progress: what was found stays true, and in the end nothing moves that the old version has.
     #[test]
     fn what_is_found_on_the_way_is_true(old in "[a-e]{0,30}", new in "[a-g]{0,30}", turns in prop::collection::vec(any::<bool>(), 0..80), unit in 0_u32..24) {
-        // Long pieces, so that the outlines have to keep up with each other.
-        let long = |letters: &str| -> Vec<Piece> {
-            outline(letters).pieces().iter().map(|piece| Piece { length: piece.length << unit, ..*piece }).collect()
+        // Long chunks, so that the signatures have to keep up with each other.
+        let long = |letters: &str| -> Vec<CdcChunk> {
+            signature(letters).chunks().iter().map(|chunk| CdcChunk { length: chunk.length << unit, ..*chunk }).collect()
         };
         let (before, after) = (long(&old), long(&new));
-        let at = |pieces: &[Piece], index: usize| pieces[..index].iter().map(|piece| u64::from(piece.length)).sum::<u64>();
-        // Every part that stays is whole pieces of both.
+        let at = |chunks: &[CdcChunk], index: usize| chunks[..index].iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
+        // Every part that stays is whole chunks of both.
         let check = |parts: &[Part]| {
             for part in parts {
                 let Part::Same { old, at: new } = part else { continue };
-                let run = |pieces: &[Piece], start: u64, length: u64| -> Vec<Piece> {
-                    let first = (0..pieces.len()).find(|&index| at(pieces, index) == start).expect("it begins with a piece");
+                let run = |chunks: &[CdcChunk], start: u64, length: u64| -> Vec<CdcChunk> {
+                    let first = (0..chunks.len()).find(|&index| at(chunks, index) == start).expect("it begins with a chunk");
                     let mut left = length;
-                    let taken = pieces[first..].iter().take_while(|piece| left.checked_sub(u64::from(piece.length)).inspect(|rest| left = *rest).is_some());
+                    let taken = chunks[first..].iter().take_while(|chunk| left.checked_sub(u64::from(chunk.length)).inspect(|rest| left = *rest).is_some());
                     taken.copied().collect()
                 };
                 let length = new.end - new.start;
@@ -125,16 +125,16 @@ proptest! {
         let (mut olds, mut news, mut seen) = (before.chunks(2), after.chunks(3), 0);
         for turn in turns {
             match turn {
-                true => olds.next().into_iter().for_each(|pieces| comparison.add_old(pieces)),
-                false => news.next().into_iter().for_each(|pieces| comparison.add_new(pieces)),
+                true => olds.next().into_iter().for_each(|chunks| comparison.add_old(chunks)),
+                false => news.next().into_iter().for_each(|chunks| comparison.add_new(chunks)),
             }
             prop_assert!(comparison.seen() >= seen);
             seen = comparison.seen();
             check(&comparison.parts(0..seen));
         }
-        olds.for_each(|pieces| comparison.add_old(pieces));
+        olds.for_each(|chunks| comparison.add_old(chunks));
         comparison.end_old();
-        news.for_each(|pieces| comparison.add_new(pieces));
+        news.for_each(|chunks| comparison.add_new(chunks));
         comparison.end_new();
         let size = at(&after, after.len());
         prop_assert_eq!(comparison.sizes(), Some((at(&before, before.len()), size)));
@@ -142,14 +142,14 @@ proptest! {
         let parts = comparison.parts(0..size);
         check(&parts);
         prop_assert!(!parts.iter().any(|part| matches!(part, Part::Open { .. })), "something is open in the end");
-        let lacking: u64 = after.iter().filter(|piece| !before.contains(piece)).map(|piece| u64::from(piece.length)).sum();
+        let lacking: u64 = after.iter().filter(|chunk| !before.contains(chunk)).map(|chunk| u64::from(chunk.length)).sum();
         prop_assert!(moved(&parts) >= lacking);
         let starts: Vec<u64> = (0..after.len()).map(|index| at(&after, index)).collect();
         // Only what was taken for an edit moves although the old version has it.
         for part in &parts {
             let Part::Move { at } = part else { continue };
             let within = after.iter().enumerate().filter(|(index, _)| at.contains(&starts[*index]));
-            let has_all = within.map(|(_, piece)| piece).filter(|piece| before.contains(piece)).count();
+            let has_all = within.map(|(_, chunk)| chunk).filter(|chunk| before.contains(chunk)).count();
             prop_assert!(has_all == 0 || at.end - at.start <= EDIT, "{part:?}");
         }
         // Any cut of it says the same.

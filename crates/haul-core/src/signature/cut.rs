@@ -1,6 +1,6 @@
-//! Where pieces end, and the making of an outline.
+//! Where chunks end, and the making of a signature.
 
-use super::{Outline, Piece, is_average};
+use super::{CdcChunk, Signature, is_average};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes that a gear hash remembers: one bit of shift for each.
@@ -26,7 +26,7 @@ static GEAR: [u64; 256] = gear(0);
 /// For the first of two bytes that are taken in one step.
 static GEAR_TWICE: [u64; 256] = gear(1);
 
-/// The shortest piece that does not end the file.
+/// The shortest chunk that does not end the file.
 pub(super) fn least(average: u32) -> u32 {
     average / 2
 }
@@ -40,35 +40,35 @@ fn mask(bits: u32) -> u64 {
     ((1 << bits) - 1) << (63 - bits)
 }
 
-/// Makes the [`Outline`] of one version from buffers of any size, of which it keeps nothing but the pieces.
-pub struct Outliner {
+/// Makes the [`Signature`] of one version from buffers of any size, of which it keeps nothing but the chunks.
+pub struct SignatureBuilder {
     average: u32,
     /// What of the gear hash must be zero: up to the average, and behind it.
     strict: u64,
     loose: u64,
-    /// The piece at hand: bytes so far, and both hashes of them.
+    /// The chunk at hand: bytes so far, and both hashes of them.
     length: u32,
     gear: u64,
     content: blake3::Hasher,
     size: u64,
-    pieces: Vec<Piece>,
+    chunks: Vec<CdcChunk>,
 }
 
-impl std::fmt::Debug for Outliner {
+impl std::fmt::Debug for SignatureBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outliner").field("average", &self.average).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("SignatureBuilder").field("average", &self.average).field("size", &self.size).finish_non_exhaustive()
     }
 }
 
-impl Outliner {
-    /// `average` is what [`super::piece_size`] gave at the end that chose it. `Unsupported` unless it is a power of two from
+impl SignatureBuilder {
+    /// `average` is what [`super::chunk_size`] gave at the end that chose it. `Unsupported` unless it is a power of two from
     /// 1 KiB to 256 MiB.
-    pub fn new(average: u32) -> Result<Outliner> {
+    pub fn new(average: u32) -> Result<SignatureBuilder> {
         if !is_average(average) {
-            return Err(Error::new(ErrorKind::Unsupported, "compare").because(format!("no outline has pieces of {average} bytes")));
+            return Err(Error::new(ErrorKind::Unsupported, "compare").because(format!("no signature has chunks of {average} bytes")));
         }
         let bits = average.trailing_zeros();
-        Ok(Outliner {
+        Ok(SignatureBuilder {
             average,
             strict: mask(bits + 2),
             loose: mask(bits - 2),
@@ -76,7 +76,7 @@ impl Outliner {
             gear: 0,
             content: blake3::Hasher::new(),
             size: 0,
-            pieces: Vec::new(),
+            chunks: Vec::new(),
         })
     }
 
@@ -85,27 +85,27 @@ impl Outliner {
         while let Some(length) = self.cut(bytes) {
             let (end, next) = bytes.split_at(length);
             self.take(end);
-            self.end_piece();
+            self.end_chunk();
             bytes = next;
         }
         self.take(bytes);
     }
 
     /// Those that have ended so far.
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
+    pub fn chunks(&self) -> &[CdcChunk] {
+        &self.chunks
     }
 
-    /// The end of the file ends its last piece.
-    pub fn finish(mut self) -> Outline {
+    /// The end of the file ends its last chunk.
+    pub fn finish(mut self) -> Signature {
         if self.length > 0 {
-            self.end_piece();
+            self.end_chunk();
         }
-        Outline { average: self.average, size: self.size, pieces: self.pieces }
+        Signature { average: self.average, size: self.size, chunks: self.chunks }
     }
 
-    /// How many of `bytes` belong to the current piece, `None` if it continues. The gear hash has forgotten earlier pieces when a
-    /// piece can first end.
+    /// How many of `bytes` belong to the current chunk, `None` if it continues. The gear hash has forgotten earlier chunks when a
+    /// chunk can first end.
     fn cut(&mut self, bytes: &[u8]) -> Option<usize> {
         let so_far = self.length;
         let until = |length: u32| (length.saturating_sub(so_far) as usize).min(bytes.len());
@@ -127,12 +127,12 @@ impl Outliner {
 
     fn take(&mut self, bytes: &[u8]) {
         self.content.update(bytes);
-        self.length += u32::try_from(bytes.len()).expect("a piece is shorter than 4 GiB");
+        self.length += u32::try_from(bytes.len()).expect("a chunk is shorter than 4 GiB");
     }
 
-    fn end_piece(&mut self) {
+    fn end_chunk(&mut self) {
         let hash = *self.content.finalize().as_bytes().first_chunk().expect("BLAKE3 gives 32 bytes");
-        self.pieces.push(Piece { hash, length: self.length });
+        self.chunks.push(CdcChunk { hash, length: self.length });
         self.size += u64::from(self.length);
         self.content.reset();
         self.length = 0;
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Where the first piece of `content` ends, as the module's documentation tells it.
+    /// Where the first chunk of `content` ends, as the module's documentation tells it.
     fn slow(content: &[u8], average: u32) -> usize {
         let bits = average.trailing_zeros();
         let ends = |length: usize| {
@@ -210,15 +210,15 @@ mod tests {
         #[test]
         fn ends_where_the_slow_meaning_does(content in prop::collection::vec(any::<u8>(), 0..6_000), letters in 1_u8..=255, split in 0_usize..6_000) {
             let content: Vec<u8> = content.iter().map(|byte| byte % letters).collect();
-            let mut outliner = Outliner::new(1 << 10).unwrap();
+            let mut builder = SignatureBuilder::new(1 << 10).unwrap();
             let (first, second) = content.split_at(split.min(content.len()));
-            outliner.push(first);
-            outliner.push(second);
+            builder.push(first);
+            builder.push(second);
             let mut rest = &content[..];
-            for piece in outliner.finish().pieces() {
-                prop_assert_eq!(piece.length as usize, slow(rest, 1 << 10));
-                let (this, next) = rest.split_at(piece.length as usize);
-                prop_assert!(blake3::hash(this).as_bytes().starts_with(&piece.hash));
+            for chunk in builder.finish().chunks() {
+                prop_assert_eq!(chunk.length as usize, slow(rest, 1 << 10));
+                let (this, next) = rest.split_at(chunk.length as usize);
+                prop_assert!(blake3::hash(this).as_bytes().starts_with(&chunk.hash));
                 rest = next;
             }
             prop_assert!(rest.is_empty());
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn bounds_are_exact() {
-        // Where the first piece ends if the window ends there and zeros are around it.
+        // Where the first chunk ends if the window ends there and zeros are around it.
         let first = |end: usize, zeros: u32| {
             let mut content = vec![0; 6_000];
             content[end - WINDOW as usize..end].copy_from_slice(&window(zeros));
-            let mut outliner = Outliner::new(1 << 10).unwrap();
-            outliner.push(&content);
-            outliner.pieces[0].length as usize
+            let mut builder = SignatureBuilder::new(1 << 10).unwrap();
+            builder.push(&content);
+            builder.chunks[0].length as usize
         };
         for (end, zeros, cut) in [
             (511, 12, false),
@@ -265,9 +265,9 @@ mod tests {
     fn equal_bytes_have_no_cuts() {
         for byte in 0..=255 {
             let lengths = |average: u32| {
-                let mut outliner = Outliner::new(average).unwrap();
-                outliner.push(&vec![byte; 9 * average as usize]);
-                outliner.finish().pieces.iter().map(|piece| piece.length / average).collect::<Vec<_>>()
+                let mut builder = SignatureBuilder::new(average).unwrap();
+                builder.push(&vec![byte; 9 * average as usize]);
+                builder.finish().chunks.iter().map(|chunk| chunk.length / average).collect::<Vec<_>>()
             };
             assert_eq!(lengths(1 << 14), [4, 4, 1], "byte {byte}");
         }
