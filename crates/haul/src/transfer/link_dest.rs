@@ -7,13 +7,36 @@ use std::sync::Arc;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
+use haul_stores::ssh;
 
 use super::destination::device;
 use super::places::{Asked, Places};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::open;
 
 /// Trees beside the destination.
 type References = Vec<Arc<dyn Store>>;
+
+/// Refuses `--link-dest` before anything is made at a destination that is known to have no use for it.
+pub fn refuse(destination: &Location, hosts: &Hosts) -> Result<()> {
+    let (scheme, e) = (destination.scheme, Error::new(ErrorKind::Unsupported, "--link-dest"));
+    if scheme.keys {
+        return Err(e.because("object stores have no hard links"));
+    }
+    if scheme == ssh::SSH || scheme == ssh::SFTP {
+        return if ssh::is_sftp(&hosts.access().get(), destination) { Err(by_sftp()) } else { Ok(()) };
+    }
+    if destination.is_remote() {
+        return Err(e.because("the destination's server has no hard links").hint("omit --link-dest"));
+    }
+    Ok(())
+}
+
+fn by_sftp() -> Error {
+    let e = Error::new(ErrorKind::Unsupported, "--link-dest").because("plain SFTP cannot link to files outside the destination");
+    e.hint("haul on the remote host can: --install-agent installs it")
+}
 
 /// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
 /// series of backups has none before it.
@@ -31,18 +54,7 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
             Err(e) => return Err(e),
         };
         match (device(store.identity()), device(places.target.identity())) {
-            (None, _) => {
-                let e = Error::new(ErrorKind::Unsupported, "--link-dest");
-                let scheme = asked.destination.scheme;
-                return Err(match (scheme.keys, scheme.short) {
-                    (true, _) => e.because("object stores have no hard links"),
-                    (false, false) => e.because("the destination's server has no hard links").hint("omit --link-dest"),
-                    (false, true) => {
-                        let e = e.because("plain SFTP cannot link to files outside the destination");
-                        e.hint("haul on the remote host can: --install-agent installs it")
-                    }
-                });
-            }
+            (None, _) => return Err(by_sftp()),
             (from, to) if places.is_made && from != to => return Err(crosses(&path)),
             _ => found.push(store),
         }

@@ -118,6 +118,9 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     }
     let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
     let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
+    if !safety.link_dest.is_empty() {
+        link_dest::refuse(destination, &hosts)?;
+    }
     let asked = places::Asked {
         hosts: &hosts,
         sources,

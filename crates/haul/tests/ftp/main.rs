@@ -167,6 +167,7 @@ fn commands_work_on_addresses() {
         w.ends(0, "cp src/d/a.txt @/new.txt");
         assert_eq!(w.read("new.txt"), b"hello\n");
         assert!(w.ends(1, "cp --link-dest=../src src/ @/linked").contains("server has no hard links"));
+        assert!(!w.path("linked").exists(), "it was refused, but made");
         w.ends(0, "mkdir @/made");
         w.ends(0, "mkdir -p @/made/x/y");
         w.ends(0, "cp @/src/d/a.txt @/made/");

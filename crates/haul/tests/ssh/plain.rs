@@ -190,6 +190,15 @@ fn what_has_landed_of_a_chunk_when_a_signal_comes_is_kept() {
 }
 
 #[test]
+fn hard_links_to_another_tree_are_refused_before_anything_is_made() {
+    let w = World::new("src: a=5 ref: a=5");
+    for to in ["sftp://testhost/~/linked", "--no-agent testhost:~/linked"] {
+        w.says(1, &format!("cp --link-dest ../ref src/ {to}"), &["plain SFTP cannot link to files", "--install-agent"]);
+        assert!(!w.path("linked").exists(), "{to}");
+    }
+}
+
+#[test]
 fn devices_are_refused_because_sftp_has_no_device_numbers() {
     let w = World::new("src: a=5");
     w.sh("mknod src/null c 1 3 && mknod src/block b 7 200");
