@@ -1,11 +1,13 @@
 //! One login to a host, and the ssh sessions that share it.
 
+mod further;
+
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -19,6 +21,8 @@ use crate::private::private_directory;
 use crate::sftp::{Channel, SPEAK};
 use haul_core::lock::lock;
 
+use further::Further;
+
 /// How long a person may take to answer ssh: the password, a code from a phone.
 const LOGIN: Duration = Duration::from_secs(300);
 /// An fsync of a large file or a recall from tape may take minutes; ssh itself detects a lost host sooner.
@@ -29,19 +33,6 @@ const CONNECTING: u64 = 30;
 const GONE: Duration = Duration::from_millis(300);
 /// How long a further session may take to open.
 const SESSION: Duration = Duration::from_secs(30);
-
-/// Logins where one connection is full: more of them share the processor that one cipher fills.
-const LOGINS: usize = 4;
-
-/// Whether the same login again would ask nobody: by its method, in one step, and not with a key that has to be touched.
-fn is_without_questions(text: &str) -> bool {
-    let method = text.lines().filter_map(|line| line.strip_prefix("Authenticated to ")?.split('"').nth(1)).next_back();
-    let key = text.lines().filter_map(|line| line.strip_prefix("debug1: Server accepts key: ")).next_back().unwrap_or_default();
-    let silent = ["publickey", "gssapi-with-mic", "gssapi-keyex", "hostbased", "none"];
-    method.is_some_and(|method| silent.contains(&method))
-        && !text.contains("partial success")
-        && !key.split(' ').any(|word| word.ends_with("-SK") || word.ends_with("-SK-CERT"))
-}
 
 /// Options that must be so, before those of the user: the first value of an option counts.
 const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
@@ -63,14 +54,6 @@ pub struct Login {
     undone: OnceLock<Vec<String>>,
     /// What ssh used for the last login.
     used: Mutex<Option<Config>>,
-}
-
-/// Further logins, which sessions are spread over.
-#[derive(Debug, Default)]
-struct Further {
-    logins: Vec<Arc<Login>>,
-    /// No more are made.
-    is_over: bool,
 }
 
 /// Who is logged in.
@@ -105,17 +88,6 @@ impl Login {
             undone: OnceLock::new(),
             used: Mutex::default(),
         })
-    }
-
-    /// One beside the first login to the same host.
-    fn beside(&self) -> Result<Login> {
-        let mut target = Target { logins: Some(1), ..self.target.clone() };
-        target.options.insert(0, "BatchMode=yes".into());
-        let mut login = Login::new(target)?;
-        login.is_further = true;
-        // ssh uses the same for it.
-        login.used = Mutex::new(lock(&self.used).clone());
-        login.enter().map(|_| login)
     }
 
     /// ssh with the options of every use: `first`, then the fixed ones, then the user's own.
@@ -196,45 +168,6 @@ impl Login {
     /// For a session, whose messages are for no person unless it logs in by itself.
     fn stderr(&self) -> Result<Stdio> {
         self.messages.pipe(self.is_single()).map(|(stderr, _)| stderr)
-    }
-
-    /// The login with the fewest sessions, if it is not this one. One TCP connection carries no more than its window in a round
-    /// trip; further ones are made only where the user wants them or that gains, and never with a question. Counts the session.
-    fn another(&self) -> Option<Arc<Login>> {
-        if self.is_further {
-            return None;
-        }
-        let mine = self.sessions.load(Ordering::Relaxed);
-        let mut further = lock(&self.further);
-        if mine > 0 && !further.is_over && further.logins.len() + 1 < self.target.logins.unwrap_or(1) {
-            match self.beside() {
-                Ok(login) => further.logins.push(Arc::new(login)),
-                // A person would have to answer.
-                Err(_) => further.is_over = true,
-            }
-        }
-        let sessions = |login: &Arc<Login>| login.sessions.load(Ordering::Relaxed);
-        let least = further.logins.iter().min_by_key(|login| sessions(login)).filter(|login| sessions(login) < mine).cloned();
-        // Before the next one chooses: several are begun at once.
-        least.as_deref().unwrap_or(self).sessions.fetch_add(1, Ordering::Relaxed);
-        least
-    }
-
-    /// Logs in a few times more, as one connection is full; how many of these logins there are. 0 where a question could be asked, or
-    /// the host or the user allows no more.
-    pub fn widen(&self) -> usize {
-        let is_own = matches!(&*lock(&self.master), Some(Master::Own(_)));
-        let mut further = lock(&self.further);
-        let allowed = self.target.logins.is_none() && !self.is_further && is_own && is_without_questions(&self.messages.first());
-        if !allowed || std::mem::replace(&mut further.is_over, true) {
-            return 0;
-        }
-        let made = std::thread::scope(|scope| {
-            let threads: Vec<_> = (1..LOGINS).map(|_| scope.spawn(|| self.beside())).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()?.ok()).map(Arc::new).collect()
-        });
-        further.logins = made;
-        further.logins.len()
     }
 
     /// ssh in a further session of the one login, which is made if there is none; and how long its other end may take to
