@@ -60,7 +60,8 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<
         }
         return plans.keep(cx, Why::SameFile, &entry);
     }
-    if let Err(e) = tells(cx.source(work).caps(), &entry).and_then(|()| admits(cx.target().caps(), &entry)) {
+    let op = if cx.job.mode == Mode::Check { "check" } else { "create" };
+    if let Err(e) = tells(cx.source(work).caps(), &entry, op).and_then(|()| admits(cx.target().caps(), &entry, op)) {
         plans.next.done += 1;
         return cx.out.fail(&e, entry.kind);
     }

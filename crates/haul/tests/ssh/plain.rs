@@ -204,6 +204,7 @@ fn devices_are_refused_because_sftp_has_no_device_numbers() {
     w.sh("mknod src/null c 1 3 && mknod src/block b 7 200");
     w.says(23, "cp -a testhost:~/src/ here", &["null", "does not report device numbers", "block"]);
     assert_eq!(w.names("here"), "a");
+    w.says(23, "check -a testhost:~/src/ here", &["null: check: the source does not report device numbers"]);
     w.says(23, "cp -a src/ testhost:~/there", &["null", "does not support special files"]);
     // A device that exists is not replaced by something else.
     w.sh("cp -a src/null here/null");
