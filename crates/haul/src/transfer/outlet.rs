@@ -33,7 +33,7 @@ impl Outlet {
         if destination.scheme == Scheme::STDIO {
             return Some(Outlet::Stdout);
         }
-        if destination.is_remote() || destination.means_contents() || spec.comparison.force || spec.sources.len() != 1 {
+        if destination.is_remote() || destination.means_contents() || spec.comparison.force || spec.sources.is_empty() {
             return None;
         }
         let place = open::path_of(&destination.path);
@@ -47,6 +47,10 @@ impl Outlet {
             Outlet::Special(path) => OpenOptions::new().write(true).open(path).map(Into::into),
         };
         Ok(Output::new(to.map_err(|e| Error::io(e, "open").at(self.words()))?))
+    }
+
+    fn is_pipe(&self) -> bool {
+        matches!(self, Outlet::Special(path) if path.metadata().is_ok_and(|meta| meta.file_type().is_fifo()))
     }
 
     fn words(&self) -> &[u8] {
@@ -84,6 +88,9 @@ impl Outlet {
     /// Sources follow one another, each in a run of its own, until one fails.
     pub fn copy(&self, flags: &CopyFlags, global: &Global) -> Result<Exit> {
         self.check(&flags.spec, global.json)?;
+        // Between two files the reader of a pipe must not see its end.
+        let is_kept = flags.spec.sources.len() > 1 && !flags.dry && self.is_pipe();
+        let _kept = is_kept.then(|| self.open()).transpose()?;
         for source in &flags.spec.sources {
             let spec = TransferSpec { sources: vec![source.clone()], ..flags.spec.clone() };
             let exit = run_copy(&CopyFlags { spec, ..flags.clone() }, global, None)?;

@@ -60,7 +60,7 @@ fn a_pipe_is_a_source_of_bytes_and_one_whose_reader_has_gone_is_an_error() {
 #[test]
 fn a_device_takes_the_bytes_and_stays_a_device() {
     let w = World::new("s: f=300K d/g=1K");
-    for command in ["cp s/f null", "cp -I s/f null", "sync s/f null", "sum -o null s", "cp --force -n s/f null"] {
+    for command in ["cp s/f null", "cp -I s/f null", "sync s/f null", "sum -o null s", "cp --force -n s/f null", "cp s/f s/d/g null"] {
         if !w.has("null") {
             w.sh("mknod null c 1 3");
         }
@@ -69,7 +69,7 @@ fn a_device_takes_the_bytes_and_stays_a_device() {
         assert!(there.file_type().is_char_device(), "{command}");
     }
     // Nothing could be verified there, and a source must not go.
-    for command in ["mv s/f null", "cp --verify s/f null", "cp --remove-source-files s/f null", "cp s null", "cp s/f s/d/g null"] {
+    for command in ["mv s/f null", "cp --verify s/f null", "cp --remove-source-files s/f null", "cp s null"] {
         w.haul(command).ends(1);
         assert!(w.has("s/f"));
         assert!(w.meta("null").file_type().is_char_device(), "{command}");
@@ -88,14 +88,15 @@ fn a_block_device_is_refused() {
 }
 
 #[test]
-fn a_pipe_is_written_to() {
-    let w = World::new("s: f=300K");
+fn a_pipe_takes_files_one_after_the_other() {
+    let w = World::new("s: f=300K d/g=1K");
     w.sh("mkfifo pipe");
     let reader = std::thread::spawn({
         let pipe = w.path("pipe");
         move || std::fs::read(pipe).expect("read the pipe")
     });
-    w.haul("cp s/f pipe").succeeds();
-    assert_eq!(reader.join().expect("read"), w.read("s/f"));
+    w.haul("cp s/f s/d/g s/f pipe").succeeds();
+    let all = [w.read("s/f"), w.read("s/d/g"), w.read("s/f")].concat();
+    assert!(reader.join().expect("read") == all, "the reader saw an end between two files");
     assert!(w.meta("pipe").file_type().is_fifo());
 }
