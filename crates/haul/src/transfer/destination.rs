@@ -14,6 +14,7 @@ use haul_stores::memory::Memory;
 use haul_stores::provider::Intent;
 use haul_stores::ssh::SshHost;
 
+use super::guard;
 use super::outlet::Outlet;
 use super::places::{Asked, Source, absolute, named};
 use crate::hosts::Hosts;
@@ -40,8 +41,9 @@ fn outlet(outlet: &Outlet, asked: &Asked<'_>, sources: &[Source]) -> Result<Dest
     Ok(Destination { store, host, is_made: false, path: b"/".to_vec(), rename: Some(b"-".to_vec()) })
 }
 
-/// Finds the destination, or makes it.
-pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
+/// Finds the destination, or makes it. `is_whole`: every source that was named is among `sources`. Else a file goes into a directory
+/// as it does beside the others, and never over the file DST.
+pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Result<Destination> {
     if let Some(to) = asked.outlet {
         return outlet(to, asked, sources);
     }
@@ -65,10 +67,13 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
     let unmade = |rename: Option<Vec<u8>>| {
         Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
     };
-    let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
+    let one_file = is_whole && matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
     let (above, leaf) = host.split(&path);
     // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
     let no_parent = || {
+        if asked.is_check {
+            return Err(open::missing(&named(location)));
+        }
         let hint = "--mkpath creates the parent directories";
         match location.is_remote() {
             true => clash("its parent directory does not exist", hint),
@@ -83,9 +88,16 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination>
         Some(_) if !one_file => return clash("is a file, but must be a directory", "remove it, or choose another destination"),
         Some(_) => {}
         None if one_file && !location.trailing_slash => {}
+        // A mistyped path must not be found identical to nothing. There are no directories among keys.
+        None if asked.is_check && !location.scheme.keys => return Err(open::missing(&named(location))),
         None => {
             if !asked.make_path && host.lookup(above)? != Some(Kind::Dir) {
                 return no_parent();
+            }
+            if asked.sources.iter().any(|source| (source.scheme, &source.host) == (location.scheme, &location.host))
+                && !location.scheme.keys
+            {
+                guard::check_unmade(sources, &*host, &path, options)?;
             }
             if asked.dry {
                 // What is below a prefix can be looked at, whether or not anything says that it is a directory.

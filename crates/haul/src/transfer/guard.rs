@@ -2,10 +2,10 @@
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::place::Host;
 use haul_core::place::host::without_slash;
+use haul_core::place::{Host, OpenOptions, Role};
 
-use super::places::{Places, Read};
+use super::places::{Places, Read, Source};
 
 /// Refuses what would destroy a source. `onto_itself`: objects may be copied onto themselves, for another version or other options. Returns the directories of the source, by device and inode, that the walk must not enter.
 ///
@@ -27,6 +27,42 @@ pub fn check(places: &Places, delete: bool, onto_itself: bool) -> Result<Vec<(u6
     Ok(avoid.into_iter().collect())
 }
 
+/// Refuses a destination inside a source before it is made: `path` does not exist yet.
+///
+/// # Errors
+/// `Usage`, and what keeps the two from being compared.
+pub fn check_unmade(sources: &[Source], host: &dyn Host, path: &[u8], options: OpenOptions) -> Result<()> {
+    let mut above = host.split(path).0;
+    while host.lookup(above)? != Some(Kind::Dir) {
+        match host.split(above).0 {
+            next if next == above => return Ok(()),
+            next => above = next,
+        }
+    }
+    let store = host.open(above, OpenOptions { role: Role::Browse, ..options })?;
+    let target = store.place();
+    for source in sources {
+        let (place, path) = match source {
+            Source::Contents(store) => (store.place(), store.place().root.clone()),
+            Source::Name { parent, leaf, kind: Kind::Dir, .. } => (parent.place(), joined(&parent.place().root, leaf)),
+            _ => continue,
+        };
+        if (place.scheme, &place.endpoint) == (target.scheme, &target.endpoint) && host.contains(&path, &target.root)? {
+            return Err(inside(&path));
+        }
+    }
+    Ok(())
+}
+
+fn joined(above: &[u8], leaf: &[u8]) -> Vec<u8> {
+    [without_slash(above), if above == b"/" { b"" } else { b"/" }, leaf].concat()
+}
+
+fn inside(address: &[u8]) -> Error {
+    let e = Error::new(ErrorKind::Usage, "copy").at(without_slash(address)).because("the destination is inside the source");
+    e.hint("copy to a path outside it, or copy its subdirectories one by one")
+}
+
 fn from_other_machine(source: &Read) -> bool {
     source.place.scheme != "local"
 }
@@ -34,7 +70,7 @@ fn from_other_machine(source: &Read) -> bool {
 fn check_one(source: &Read, places: &Places, host: &dyn Host, delete: bool, onto_itself: bool) -> Result<()> {
     let (from, target) = (&source.place.root, &places.target.place().root);
     let path = match &source.leaf {
-        Some(leaf) => [without_slash(from), if from == b"/" { b"" } else { b"/" }, leaf].concat(),
+        Some(leaf) => joined(from, leaf),
         None => from.clone(),
     };
     let address = match source.place.scheme {
@@ -65,7 +101,7 @@ fn check_one(source: &Read, places: &Places, host: &dyn Host, delete: bool, onto
         return Ok(());
     }
     if host.contains(&path, target)? {
-        return refuse("the destination is inside the source", "copy to a path outside it, or copy its subdirectories one by one");
+        return Err(inside(&address));
     }
     if delete && host.contains(target, &path)? {
         return refuse("the source is inside the destination; --delete would delete it", "omit --delete");

@@ -54,12 +54,13 @@ fn by_parts(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(key).cmp(b.iter().map(key))
 }
 
-/// The names of `--files-from`, relative to the source, sorted and each once, whatever their number.
-pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
+/// The names of `--files-from`, relative to the source, sorted and each once, whatever their number. All of the source where listed
+/// directories are entered and `.` is one of them.
+pub fn listed(input: &Input, zero: bool, enters: bool, spill: &Path) -> Result<Pick> {
     let mut from = open(input)?;
     let mut sorter = Sorter::new(spill, 8 << 20, by_parts).dedup();
     let end = if zero { 0 } else { b'\n' };
-    let mut line = Vec::new();
+    let (mut line, mut is_all) = (Vec::new(), false);
     loop {
         line.clear();
         if from.read_until(end, &mut line).map_err(|e| Error::io(e, "read list"))? == 0 {
@@ -71,11 +72,12 @@ pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
         if !zero && (line.is_empty() || line[0] == b'#' || line[0] == b';') {
             continue;
         }
-        if let Some(path) = clean(&line)? {
-            sorter.push(&path).map_err(|e| Error::io(e, "sort list"))?;
+        match clean(&line)? {
+            Some(path) => sorter.push(&path).map_err(|e| Error::io(e, "sort list"))?,
+            None => is_all |= enters && !line.is_empty(),
         }
     }
-    finished(sorter)
+    if is_all { Ok(Pick::Contents) } else { finished(sorter) }
 }
 
 /// The addresses of a list that has no base: what `haul cp --files-from LIST DST` copies.

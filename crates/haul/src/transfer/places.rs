@@ -41,6 +41,8 @@ pub struct Asked<'a> {
     pub options: OpenOptions,
     pub follow: bool,
     pub dry: bool,
+    /// Nothing is copied, and `dry` is set.
+    pub is_check: bool,
     pub make_path: bool,
     /// With `--files-from` the source is a base, whatever its slash.
     pub listed: bool,
@@ -298,7 +300,8 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         return Err(e);
     }
     let first_pick = if matches!(sources.first(), Some(Source::Contents(_))) { FirstPick::Contents } else { FirstPick::Names };
-    let Destination { store: target, host: target_host, is_made, path: target_path, rename } = destination(asked, &sources)?;
+    let Destination { store: target, host: target_host, is_made, path: target_path, rename } =
+        destination(asked, &sources, missing.is_empty())?;
     let mut places = Places { roots: Vec::new(), read: Vec::new(), target, target_host, is_made, target_path, rename, missing, first_pick };
     for source in sources {
         match source {

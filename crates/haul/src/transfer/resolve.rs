@@ -98,7 +98,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let input = selection.files_from.as_ref();
     let listed = |input| match conduct.follows {
         true => lists::Paths::new(&std::env::temp_dir()).pick(),
-        false => lists::listed(input, selection.nul_separated, &std::env::temp_dir()),
+        false => lists::listed(input, selection.nul_separated, selection.recurse_listed, &std::env::temp_dir()),
     };
     let listed = input.map(listed).transpose()?;
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
@@ -128,6 +128,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         options: if is_check { OpenOptions::default() } else { destination_options(spec, global) },
         follow: attributes.links.follow,
         dry: conduct.dry || is_check,
+        is_check,
         make_path: safety.make_path,
         listed: input.is_some(),
         outlet: outlet.as_ref(),

@@ -76,20 +76,21 @@ fn check_lists_what_is_missing_extra_and_differing() {
 fn check_refuses_with_two() {
     let w = World::new("src: a=1");
     assert_snapshot!(w.haul("check src/ nothing").run().snapshot(), @"
-    exit 1
-    --- stdout
-    checks the contents of [W]/src against [W]/nothing
-    missing     a
-    Items:       2 (1 file, 1 directory)
-    Identical:   1 directory
-    Missing:     1
-    Not identical: 1 difference.
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
     ");
     assert_snapshot!(w.haul("check nothing src").run().snapshot(), @"
     exit 23
     --- stderr
     haul: nothing: open: no such file or directory
     ");
+    // Nothing to compare does not make it identical.
+    w.sh("mkdir empty");
+    for words in ["empty/ nothing", "--exclude * src/ nothing", "src/ no/such", "src/a no/such", "src/a nothing/"] {
+        w.haul(&format!("check {words}")).ends(23).says("no such file or directory");
+    }
+    w.haul("check src/a nothing").ends(1);
     w.haul("check").ends(2);
     w.haul("check --no-such-flag src dst").ends(2);
 }

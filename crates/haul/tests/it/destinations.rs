@@ -147,6 +147,33 @@ fn what_is_refused_leaves_no_destination() {
     }
 }
 
+#[test]
+fn a_destination_in_the_source_is_refused_before_it_is_made() {
+    let w = World::new("s: a=5 d/b=3");
+    for words in ["s s/new", "s/ s/new", "s s/d/new/", "--mkpath s s/d/x/y"] {
+        for command in ["cp", "cp -n", "sync -n --delete", "mv"] {
+            w.haul(&format!("{command} {words}")).ends(1).says("the destination is inside the source");
+            assert_eq!(w.names("s"), "a d/ d/b", "{command} {words}");
+        }
+    }
+    w.haul("cp s/d s/e").succeeds();
+}
+
+/// A second source that cannot be read makes the destination a directory all the same.
+#[test]
+fn one_of_several_sources_never_replaces_a_file() {
+    let w = World::new("a=5 old=7 d:");
+    let old = w.read("old");
+    for words in ["cp a gone old", "cp gone a old", "mv a gone old", "cp a no* old"] {
+        w.haul(words).ends(1).says("is a file, but must be a directory");
+        assert!(w.read("old") == old && w.has("a"), "{words}");
+    }
+    w.haul("cp a gone new").ends(23).says("gone");
+    assert_eq!(w.read("new/a"), w.read("a"));
+    w.haul("mv a gone d").ends(23);
+    assert!(w.has("d/a") && !w.has("a"));
+}
+
 /// Nothing says so to the other: each writes the file whole, and no source is to blame.
 #[test]
 fn a_second_run_on_one_file_is_named_as_such() {

@@ -145,6 +145,11 @@ fn files_from_takes_the_names_in_the_list() {
     w.haul("cp -r --files-from list src/ dst2").succeeds();
     assert_eq!(w.names("dst2"), "a b d/ d/e/ d/e/f d/e/g");
     w.haul("cp --files-from - --from0 src dst3").fed(b"b\0d/c\0").succeeds();
+    for all in [".\n", "a\n./\n", "/\n"] {
+        w.sh("rm -rf whole");
+        w.haul("cp -r --files-from - src whole").fed(all).succeeds();
+        w.haul("check -c src/ whole").ends(0);
+    }
     assert_eq!(w.names("dst3"), "b d/ d/c");
     w.write("bad", "a\n../w/left\n");
     assert_snapshot!(w.haul("cp --files-from bad src dst4").run().snapshot(), @"
