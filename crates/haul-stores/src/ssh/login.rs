@@ -15,6 +15,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use super::Target;
 use super::config::Config;
 use super::messages::{Entered, Messages, Whose};
+use super::nagle::Undelayed;
 use crate::agent::{Pipes, widen};
 use crate::child;
 use crate::private::private_directory;
@@ -312,6 +313,7 @@ impl Login {
         let (stderr, shown) = self.messages.pipe(!(self.is_further || verbose && is_silenced))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
+        let _undelayed = Undelayed::begin(&child);
         let until = Instant::now() + LOGIN;
         // The socket is there as soon as the login is.
         while !socket.exists() {
@@ -341,6 +343,7 @@ impl Login {
         let (stderr, shown) = self.messages.pipe(true)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
+        let _undelayed = Undelayed::begin(&child);
         let until = Instant::now() + LOGIN;
         // It leaves as soon as the login is there; a child of its own serves the socket.
         let e = loop {

@@ -9,6 +9,7 @@ pub mod host;
 pub mod install;
 mod login;
 mod messages;
+mod nagle;
 mod provider;
 pub mod reach;
 mod routes;
