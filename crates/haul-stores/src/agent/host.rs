@@ -15,8 +15,9 @@ use super::ops;
 use super::options::SessionOptions;
 use super::root::Root;
 use super::session::{Client, Connect, Session};
-use super::store::{Remote, remote_work};
+use super::store::Remote;
 use super::wire::{Writer, kind_from};
+use super::work::remote_work;
 use haul_core::lock::lock;
 
 /// A host reached by its haul, before a directory of it is opened.

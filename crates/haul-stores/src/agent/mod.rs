@@ -33,6 +33,7 @@ mod store;
 mod tls;
 mod watch;
 mod wire;
+mod work;
 
 pub use data::DATA;
 pub use direct::{LISTENING, Ports};

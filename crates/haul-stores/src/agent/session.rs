@@ -18,6 +18,7 @@ use super::site::Site;
 use super::tls::Identity;
 use super::watch::Watch;
 use super::wire::{Writer, protocol_error};
+use super::work::Ahead;
 use crate::fullness::{CARRIED, Fullness, NEAR};
 use crate::reconnect::Reconnect;
 use haul_core::lock::lock;
@@ -87,6 +88,7 @@ pub struct Session {
     pub(super) opened: AtomicU64,
     /// Of the connection of the links through ssh.
     fullness: Mutex<Fullness>,
+    pub(super) work: Ahead,
 }
 
 /// Bytes that are asked for ahead over all readers.
@@ -203,6 +205,7 @@ impl Client {
             attended: AtomicBool::new(false),
             opened: AtomicU64::new(0),
             fullness: Mutex::new(Fullness::new(self.options.widen.is_some())),
+            work: Ahead::default(),
         });
         session.pulse();
         Ok((session, answers))

@@ -240,6 +240,7 @@ impl Sink for RemoteSink {
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         let commit = || {
             self.settle(&(0..u64::MAX))?;
+            self.root.ask_work_ahead();
             let answer = self.file()?.call(ops::COMMIT, |to| to.number(self.root.number).entry(entry).receipts(receipts))?;
             answer.body().landed()
         };

@@ -171,6 +171,7 @@ impl Source for RemoteSource {
     }
 
     fn stamp(&self) -> Result<Stamp> {
+        self.root.ask_work_ahead();
         self.call(ops::STAMP, |to| to, |answer| answer.body().stamp())
     }
 

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name, check_leaf};
@@ -36,13 +35,6 @@ pub struct Remote {
     /// The root of the remote host's file system, once something was renamed from below another root.
     pub(super) top: OnceLock<Arc<Root>>,
     pub(super) listing: RootListing,
-}
-
-/// As the remote host's account writes it.
-pub(super) fn remote_work(from: &mut Parser<'_>) -> Result<RemoteWork> {
-    let (reading, writing, metadata, cpu) = (from.duration()?, from.duration()?, from.duration()?, from.duration()?);
-    let processors = u32::try_from(from.number()?).unwrap_or(u32::MAX);
-    Ok(RemoteWork { reading, writing, metadata, cpu, processors, round_trip: None })
 }
 
 /// Things whose extended attributes one answer can carry: each may have 64 KiB of them.
@@ -269,6 +261,7 @@ impl Store for Remote {
             for spec in batch {
                 to.name(spec.name).entry(spec.entry).mask(spec.keep);
             }
+            self.root.ask_work_ahead();
             set.extend(self.root.each(ops::SET_META, batch.len(), &to, |_, from| from.landed()));
         }
         set.into_iter().zip(specs).map(|(set, spec)| set.map_err(|e| e.on(spec.name))).collect()
@@ -362,22 +355,7 @@ impl Store for Remote {
     }
 
     fn remote_work(&self) -> Option<RemoteWork> {
-        let (id, before) = self.before?;
-        let session = self.root.client.standing()?;
-        let trip = session.round_trip().unwrap_or_default();
-        let most = (10 * trip).clamp(Duration::from_secs(1), Duration::from_secs(5));
-        let answer = session.ask_if_quick(ops::WORKED, &[], most)?;
-        let now = remote_work(&mut answer.body()).ok()?;
-        // A remote haul that was started again has counted from zero.
-        let before = if id == session.id { before } else { RemoteWork::default() };
-        Some(RemoteWork {
-            reading: now.reading.saturating_sub(before.reading),
-            writing: now.writing.saturating_sub(before.writing),
-            metadata: now.metadata.saturating_sub(before.metadata),
-            cpu: now.cpu.saturating_sub(before.cpu),
-            processors: now.processors,
-            round_trip: session.round_trip(),
-        })
+        self.root.client.standing()?.work_since(self.before?)
     }
 
     fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
