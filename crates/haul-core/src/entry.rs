@@ -79,7 +79,8 @@ impl Time {
 }
 
 /// The version of a content; compared for equality only. `version` is the inode of a local file or a hash of an ETag. Neither
-/// ctime (chmod changes it) nor the device number (nodes that mount one file system differ in it).
+/// ctime (chmod changes it: `Source::change` has it for the journal) nor the device number (nodes that mount one file system differ
+/// in it).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     pub size: u64,

@@ -120,6 +120,7 @@ struct Inner {
     source: Option<io::Error>,
     tries: u32,
     exhausted: bool,
+    written: u64,
 }
 
 impl Error {
@@ -135,6 +136,7 @@ impl Error {
             source: None,
             tries: 1,
             exhausted: false,
+            written: 0,
         };
         Error(Box::new(inner))
     }
@@ -214,6 +216,17 @@ impl Error {
         }
         (self.0.tries, self.0.exhausted, self.0.remedy) = (tries.max(1), true, Remedy::None);
         self
+    }
+
+    /// Of a range that was to be written, how many of its first bytes are in the destination in spite of the failure.
+    pub fn wrote(mut self, bytes: u64) -> Self {
+        self.0.written = bytes;
+        self
+    }
+
+    /// See [`Error::wrote`]; 0 where it is not known.
+    pub fn written(&self) -> u64 {
+        self.0.written
     }
 
     pub fn tries(&self) -> u32 {

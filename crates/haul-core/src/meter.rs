@@ -18,6 +18,8 @@ const KERNEL_CALL: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct Meter {
     moved: AtomicU64,
+    /// Of these, bytes that did not reach the destination.
+    refused: AtomicU64,
     /// Bytes that were read for their hash only.
     hashed: AtomicU64,
     /// Nanoseconds that workers slept for the limit.
@@ -43,6 +45,15 @@ pub struct Pass<'a> {
     pub sparse: bool,
     /// Counts the bytes of this one file, for the display.
     pub flight: &'a AtomicU64,
+    /// Counts the bytes of this call.
+    pub sent: &'a AtomicU64,
+}
+
+impl Pass<'_> {
+    fn count(&self, bytes: u64) {
+        self.flight.fetch_add(bytes, Ordering::Relaxed);
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Meter {
@@ -51,6 +62,7 @@ impl Meter {
         let limit = rate.map(|rate| Limit { rate: (rate as f64).max(1.0), next: Mutex::new(Instant::now()) });
         Meter {
             moved: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             hashed: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             sleeping: AtomicU64::new(0),
@@ -61,6 +73,16 @@ impl Meter {
 
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Says of bytes that were counted that the destination did not take them, or lost them.
+    pub fn refuse(&self, bytes: u64) {
+        self.refused.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that moved, without those that were refused. Unlike [`Meter::moved`] it may decrease.
+    pub fn arrived(&self) -> u64 {
+        self.moved().saturating_sub(self.refused.load(Ordering::Relaxed))
     }
 
     /// Bytes that `hash` has read: they are no data moved, but they are signs of life.
@@ -132,7 +154,7 @@ impl Meter {
     }
 
     /// Moves the bytes of `at` from source to sink: in the kernel if nothing has to see them, else through one buffer. Returns the
-    /// hash, if wanted, and where the time went.
+    /// hash, if wanted, and where the time went. An error says how many bytes were written before it: see [`Error::wrote`].
     pub fn pass(&self, from: &dyn Source, to: &dyn Sink, at: Range<u64>, how: Pass<'_>) -> Result<(Option<u128>, Spent)> {
         let mut spent = Spent::default();
         if at.is_empty() {
@@ -146,20 +168,30 @@ impl Meter {
         let mut hasher = how.hash.then(xxhash_rust::xxh3::Xxh3::new);
         let extents = if how.sparse { from.data(at.clone()).map_err(Error::of_source)? } else { vec![at.clone()] };
         let mut position = at.start;
+        // What is in front of a piece that failed has been written.
+        let begin = at.start;
+        let behind = move |start: u64| {
+            move |e: Error| {
+                let written = start - begin + e.written();
+                e.wrote(written)
+            }
+        };
         for extent in extents {
-            self.skip(to, position..extent.start, hasher.as_mut())?;
+            self.skip(to, position..extent.start, hasher.as_mut()).map_err(behind(position))?;
             position = extent.end;
             let mut left = extent;
             if hasher.is_none()
                 && let (Some(source), Some(sink)) = (from.fd(), to.fd())
             {
-                left = self.kernel_copy(source, sink, left, how.flight, &mut spent)?;
+                let start = left.start;
+                left = self.kernel_copy(source, sink, left, how, &mut spent).map_err(behind(start))?;
             }
             if !left.is_empty() {
-                self.copy(from, to, left, hasher.as_mut(), how.flight, &mut spent)?;
+                let start = left.start;
+                self.copy(from, to, left, hasher.as_mut(), how, &mut spent).map_err(behind(start))?;
             }
         }
-        self.skip(to, position..at.end, hasher.as_mut())?;
+        self.skip(to, position..at.end, hasher.as_mut()).map_err(behind(position))?;
         Ok((hasher.map(|h| h.digest128()), spent))
     }
 
@@ -174,7 +206,7 @@ impl Meter {
             let Some(hash) = to.pull(from, next..end, how.hash)? else { return Ok(None) };
             spent.copying += began.elapsed();
             last = Some(hash);
-            how.flight.fetch_add(end - next, Ordering::Relaxed);
+            how.count(end - next);
             spent.throttled += self.take(end - next)?;
             next = end;
         }
@@ -199,12 +231,13 @@ impl Meter {
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         at: Range<u64>,
-        flight: &AtomicU64,
+        how: Pass<'_>,
         spent: &mut Spent,
     ) -> Result<Range<u64>> {
         use rustix::io::Errno;
         let (began, mut asleep) = (Instant::now(), Duration::ZERO);
-        let mut done = at.start;
+        let (begin, mut done) = (at.start, at.start);
+        let after = move |done: u64| move |e: Error| e.wrote(done - begin);
         while done < at.end {
             let ask = (at.end - done).min(self.piece());
             let (mut off_in, mut off_out) = (done, done);
@@ -213,14 +246,14 @@ impl Meter {
                 Ok(0) => break,
                 Ok(n) => {
                     done += n as u64;
-                    flight.fetch_add(n as u64, Ordering::Relaxed);
-                    asleep += self.take(n as u64)?;
+                    how.count(n as u64);
+                    asleep += self.take(n as u64).map_err(after(done))?;
                 }
-                Err(Errno::INTR) => self.cancel.check()?,
+                Err(Errno::INTR) => self.cancel.check().map_err(after(done))?,
                 Err(Errno::XDEV | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF | Errno::PERM | Errno::ISDIR) => break,
                 // Whether the source or the destination failed is found out by reading.
                 Err(Errno::IO) => break,
-                Err(e) => return Err(Error::io(e.into(), "write")),
+                Err(e) => return Err(after(done)(Error::io(e.into(), "write"))),
             }
         }
         spent.throttled += asleep;
@@ -234,14 +267,14 @@ impl Meter {
         to: &dyn Sink,
         at: Range<u64>,
         hasher: Option<&mut xxhash_rust::xxh3::Xxh3>,
-        flight: &AtomicU64,
+        how: Pass<'_>,
         spent: &mut Spent,
     ) -> Result<()> {
         let began = Instant::now();
         let reader = from.read(at.clone()).map_err(Error::of_source)?;
         // Behind a network the answer to the first request is waited for here.
         let mut inner = Spent { reading: began.elapsed(), ..Spent::default() };
-        let mut metered = Metered { from: reader, meter: self, hasher, flight, spent: &mut inner };
+        let mut metered = Metered { from: reader, meter: self, hasher, how, spent: &mut inner };
         let written = to.write(at, &mut metered);
         drop(metered);
         inner.writing = began.elapsed().saturating_sub(inner.sum());
@@ -308,7 +341,7 @@ struct Metered<'a> {
     from: Box<dyn Read + Send + 'a>,
     meter: &'a Meter,
     hasher: Option<&'a mut xxhash_rust::xxh3::Xxh3>,
-    flight: &'a AtomicU64,
+    how: Pass<'a>,
     spent: &'a mut Spent,
 }
 
@@ -327,7 +360,7 @@ impl Read for Metered<'_> {
             hasher.update(&buffer[..n]);
             self.spent.hashing += read.elapsed();
         }
-        self.flight.fetch_add(n as u64, Ordering::Relaxed);
+        self.how.count(n as u64);
         self.spent.throttled += self.meter.take(n as u64)?;
         Ok(n)
     }

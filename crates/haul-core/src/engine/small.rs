@@ -185,6 +185,8 @@ fn account(
     load: &mut Load,
     (stopped, intent, held): (bool, Option<u32>, Vec<Name>),
 ) {
+    let refused = bundle.items.iter().filter(|item| !matches!(item.outcome, Outcome::Landed(_))).map(|item| item.at.len() as u64);
+    cx.meter.refuse(refused.sum());
     let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
     let mut checks = Vec::new();
     let mut removable = Vec::new();

@@ -43,11 +43,11 @@ pub fn shortage(cx: &Context, space: Space) -> Option<Warning> {
     }
 }
 
-/// Bytes that are planned and have not moved yet; of files that are compared first those that are known to differ.
+/// Bytes that are planned and have not reached the destination yet; of files that are compared first those that are known to differ.
 pub fn bytes_to_come(cx: &Context) -> u64 {
     let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
     let tally = &cx.out.tally;
-    get(&tally.planned_bytes).saturating_sub(get(&tally.compared_bytes) + cx.meter.moved() + get(&tally.resumed_bytes))
+    get(&tally.planned_bytes).saturating_sub(get(&tally.compared_bytes) + cx.meter.arrived() + get(&tally.resumed_bytes))
 }
 
 /// Bytes with a unit, as in "3.20 GiB".

@@ -429,7 +429,7 @@ impl Supervisor {
         report.pace = std::mem::take(&mut self.watch.pace);
         report.times.queued = self.queued;
         report.elapsed = self.cx.clock.began.elapsed();
-        report.bytes = self.cx.meter.moved();
+        report.bytes = self.cx.meter.arrived();
         report.retries = self.cx.out.tally.retries.load(Ordering::Relaxed);
         report.workers_peak = self.peak;
         report.workers_end = self.limits.workers;

@@ -107,6 +107,12 @@ pub trait Source: Send + Sync {
     /// What is open now, as `open` would stamp it. Asked again before a commit.
     fn stamp(&self) -> Result<Stamp>;
 
+    /// What tells versions apart whose stamps are equal, compared only between runs: a hash of a local file's ctime, which no program
+    /// sets. It is not in the stamp, since chmod, renames and hard links change it without the content. 0 if the store has none.
+    fn change(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// The parts of `at` that hold data, in order; the rest are holes.
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         Ok(vec![at])

@@ -300,8 +300,8 @@ impl Sink for FileSink {
     }
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        self.shared.with_buffer(|buffer| {
-            let mut next = at.start;
+        let mut next = at.start;
+        let written = self.shared.with_buffer(|buffer| -> Result<()> {
             while next < at.end {
                 // Whole buffers: each write takes a turn.
                 let want = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(buffer.len());
@@ -317,9 +317,12 @@ impl Sink for FileSink {
                 self.put(&buffer[..count], next)?;
                 next += count as u64;
             }
-            self.written.fetch_max(at.end, Ordering::Relaxed);
             Ok(())
-        })
+        });
+        self.written.fetch_max(next, Ordering::Relaxed);
+        // A file system that speaks at close may have lost bytes that it took before it says that it is full.
+        let kept = if self.shared.file_system.speaks_at_close { 0 } else { next - at.start };
+        written.map_err(|e| e.wrote(kept))
     }
 
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {

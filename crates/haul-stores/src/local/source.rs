@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::xxh128;
 use haul_core::signature::{Signature, SignatureBuilder};
 use haul_core::store::{OnChunks, Source};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -93,6 +94,12 @@ impl Source for FileSource {
 
     fn stamp(&self) -> Result<Stamp> {
         look_at(&self.fd).map(|facts| facts.stamp()).map_err(|e| fail(e, "stat").on(&self.name))
+    }
+
+    fn change(&self) -> Result<u64> {
+        let found = rustix::fs::fstat(&self.fd).map_err(|e| fail(e, "stat").on(&self.name))?;
+        let ctime = i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec);
+        Ok(xxh128(&ctime.to_le_bytes()) as u64)
     }
 
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {

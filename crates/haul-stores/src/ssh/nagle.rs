@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_nodelay, set_tcp_quickack, socket_domain};
 use rustix::net::{AddressFamily, getpeername};
@@ -61,7 +62,7 @@ fn attend(process: &OwnedFd, pid: Pid, is_over: &AtomicBool) {
     let socket = loop {
         match connection(process, pid, HOPS) {
             Ok(Some(socket)) => break socket,
-            Ok(None) if begun.elapsed() < CONNECTING && !is_over.load(Ordering::Relaxed) => std::thread::sleep(STEP),
+            Ok(None) if begun.elapsed() < CONNECTING && !is_over.load(Ordering::Relaxed) && !ends_within(process, STEP) => {}
             _ => return,
         }
     };
@@ -69,13 +70,18 @@ fn attend(process: &OwnedFd, pid: Pid, is_over: &AtomicBool) {
         return;
     }
     let mut logged_in = None;
-    // Each packet that is sent brings the delay back. The other end may be gone.
-    while set_tcp_quickack(&socket, true).is_ok() && getpeername(&socket).is_ok() {
-        std::thread::sleep(STEP);
+    // Each packet that is sent brings the delay back.
+    while set_tcp_quickack(&socket, true).is_ok() && !ends_within(process, STEP) {
         if is_over.load(Ordering::Relaxed) && logged_in.get_or_insert_with(Instant::now).elapsed() > OPENING {
             return;
         }
     }
+}
+
+/// Whether a process ends in this time. Its connection must not outlive it here.
+fn ends_within(process: &OwnedFd, time: Duration) -> bool {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)), Ok(0) | Err(Errno::INTR))
 }
 
 /// The TCP connection of a process, or of one that it has started, once it stands. An error where that cannot be known.

@@ -70,6 +70,10 @@ impl Source for Reading {
         self.core.run(Op::Stamp, &self.name, || self.inner.stamp())
     }
 
+    fn change(&self) -> Result<u64> {
+        self.inner.change()
+    }
+
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.core.run(Op::Data, &self.name, || self.inner.data(at))
     }

@@ -34,3 +34,19 @@ fn a_full_disk_ends_the_run_and_the_next_one_goes_on() {
     assert_same(&w.path("src"), volume.path(), What::USUAL);
     assert_eq!(entries(volume.path()), ["big", "many"]);
 }
+
+/// Bytes that the host refused were under way: they are no data transferred, and are among those that remain.
+#[test]
+fn what_a_full_disk_of_the_host_refused_is_not_counted() {
+    let w = World::new("src: big=20M");
+    let volume = Volume::tmpfs(12 << 20).expect("a file system can be mounted: root");
+    let path = volume.path().display().to_string();
+    let words = format!("cp --json src/ testhost:{path}");
+    let first = w.haul(&words).ends(11);
+    let bytes = first.number("bytes");
+    assert!(bytes <= 12 << 20, "{first}");
+    let first = first.says(&format!("{:.2} MiB remain, ", ((20 << 20) - bytes) as f64 / f64::from(1 << 20)));
+    w.sh(&format!("mount -o remount,size=64M {path}"));
+    assert_eq!(w.haul(&words).ends(0).number("resumed_bytes"), bytes, "{first}");
+    assert_same(&w.path("src"), volume.path(), What::USUAL);
+}

@@ -20,18 +20,20 @@ pub struct Tcp {
     pub listens: bool,
 }
 
-/// The TCP sockets of a process of haul, in its own network.
+/// The TCP sockets of a process of haul, in its own network, without that of the ssh which it is logging in by.
 pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
     let pid = pid.as_raw_pid();
     // Before it is haul it is a copy of this process, with the sockets of all tests.
     if !fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| fs::canonicalize(HAUL).is_ok_and(|haul| haul == exe)) {
         return HashSet::new();
     }
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let inodes: HashSet<String> = links
-        .filter_map(|link| fs::read_link(link.path()).ok())
-        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_string()))
-        .collect();
+    let mut inodes = sockets_of(&pid.to_string());
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for children in threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()) {
+        for child in children.split_whitespace() {
+            inodes = &inodes - &sockets_of(child);
+        }
+    }
     let mut found = HashSet::new();
     for table in ["tcp", "tcp6"] {
         for line in fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default().lines().skip(1) {
@@ -55,6 +57,15 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
         }
     }
     found
+}
+
+/// The numbers of a process's sockets.
+fn sockets_of(pid: &str) -> HashSet<String> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    links
+        .filter_map(|link| fs::read_link(link.path()).ok())
+        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_string()))
+        .collect()
 }
 
 /// The program at one end of a link, the server at the other one.

@@ -27,6 +27,42 @@ fn a_full_disk_in_the_middle_of_a_file() {
 }
 
 #[test]
+fn what_a_full_disk_refused_is_not_counted() {
+    let w = World::new("src: big=24M");
+    let volume = Volume::tmpfs(8 << 20).unwrap();
+    let dst = volume.path().join("dst");
+    let ran = w.haul("cp --json src/").arg(&dst).ends(11);
+    let bytes = ran.number("bytes");
+    assert!(bytes > 7 << 20 && bytes <= 8 << 20, "{ran}");
+    let ran = ran.says(&format!("{:.2} MiB remain, ", ((24 << 20) - bytes) as f64 / f64::from(1 << 20)));
+    grow(&w, &volume, "32m");
+    assert_eq!(w.haul("cp --json src/").arg(&dst).ends(0).number("resumed_bytes"), bytes, "{ran}");
+    w.assert_same("src", &dst, What::USUAL);
+}
+
+/// Each worker is inside its first chunk when the disk is full.
+#[test]
+fn a_full_disk_keeps_what_every_worker_has_written() {
+    let w = World::new("src: a=4M b=4M c=4M d=4M");
+    let volume = Volume::tmpfs(10 << 20).unwrap();
+    let dst = volume.path().join("dst");
+    let first = w.haul("cp --json -j 4 src/").arg(&dst).ends(11);
+    grow(&w, &volume, "32m");
+    let second = w.haul("cp --json -j 4 src/").arg(&dst).ends(0);
+    assert!(first.number("bytes") <= 10 << 20 && second.number("bytes") <= 8 << 20, "{first}\n{second}");
+    assert_eq!(first.number("bytes") + second.number("bytes"), 16 << 20, "{first}\n{second}");
+    w.assert_same("src", &dst, What::USUAL);
+}
+
+#[test]
+fn a_destination_that_takes_no_file_has_got_no_byte() {
+    let w = World::new("src: f=2K");
+    let volume = Volume::tmpfs(1 << 20).unwrap();
+    w.sh(&format!("mount -o remount,ro {}", volume.path().display()));
+    assert_eq!(w.haul("cp --json src/f").arg(volume.path()).ends(11).number("bytes"), 0);
+}
+
+#[test]
 fn a_full_disk_among_small_files() {
     let w = World::new("");
     haul_test::tree::flat(&w.path("src"), 600, 4096).unwrap();

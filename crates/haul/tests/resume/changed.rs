@@ -1,6 +1,8 @@
 //! A source, or a staging file, that is another one when the run goes on.
 
 use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -39,6 +41,31 @@ fn another_file_with_the_same_size_and_time() {
         fs::File::options().write(true).open(&beside).and_then(|f| f.set_modified(time)).expect("set");
         fs::rename(&beside, file).expect("renamed");
     });
+}
+
+/// Written over in place, its time set back: only ctime tells.
+#[test]
+fn the_same_file_with_the_same_size_and_time() {
+    changed(7, |file| {
+        let before = fs::metadata(file).expect("it is there");
+        let mut open = fs::File::options().write(true).open(file).expect("opened");
+        open.write_all(&versioned(b'2', SIZE)).expect("written");
+        open.set_modified(before.modified().expect("it has a time")).expect("set");
+        let after = fs::metadata(file).expect("it is there");
+        assert_eq!((before.ino(), before.len(), before.modified().ok()), (after.ino(), after.len(), after.modified().ok()));
+    });
+}
+
+/// A mode that changes while the file is copied is no other content.
+#[test]
+fn a_mode_that_changes_during_the_run() {
+    let w = World::new("src: file=700K");
+    let mut run = w.haul(&format!("{COPY} --bwlimit 400K src/ dst")).start();
+    run.until("a staging file", || !w.staging("dst").is_empty());
+    w.chmod("src/file", 0o640);
+    let ended = run.wait().code(0);
+    assert_eq!(ended.number("retries"), 0, "{ended}");
+    assert!(w.read("src/file") == w.read("dst/file"));
 }
 
 #[test]

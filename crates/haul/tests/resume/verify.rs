@@ -90,3 +90,34 @@ fn a_kill_between_landing_and_verification() {
         w.remove("dst");
     }
 }
+
+/// A chunk with a hash counts as a whole only, so what is sent in a short run must be more than one chunk.
+#[test]
+fn short_runs_at_a_limited_rate_go_on_from_each_other() {
+    let w = World::new("src: file=12M");
+    let command = "cp --json --verify --bwlimit 1M --deadline 5s src/ dst";
+    w.haul(command).ends(75);
+    let (landed, _) = w.landed();
+    assert!(landed >= 2 << 20, "{landed}");
+    assert!(w.haul("cp --json --verify src/ dst").ends(0).number("resumed_bytes") >= landed);
+    w.assert_done("dst", What::USUAL, "verified");
+}
+
+/// A run in which not one chunk landed is followed by one with smaller chunks.
+#[test]
+fn a_chunk_that_a_run_did_not_land_is_smaller_in_the_next() {
+    let w = World::new("src: file=20M");
+    let command = "cp --json --verify -j 1 src/ dst";
+    let killed = |done: &dyn Fn((u64, usize)) -> bool| {
+        (1..20).any(|record| {
+            assert!(w.haul(command).killed_at(record).run().was_killed(), "record {record}");
+            done(w.landed())
+        })
+    };
+    assert!(killed(&|(landed, open)| landed == 0 && open == 1), "killed before its first chunk landed");
+    assert!(killed(&|(landed, _)| landed > 0), "killed behind its first chunk");
+    let (landed, _) = w.landed();
+    assert!(landed <= 4 << 20, "{landed}");
+    assert_eq!(w.haul(command).ends(0).number("resumed_bytes"), landed);
+    w.assert_done("dst", What::USUAL, "verified");
+}

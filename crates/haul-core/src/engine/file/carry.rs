@@ -1,7 +1,7 @@
 //! One chunk of a large file from its source to where the destination says that it has it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::engine::context::Context;
@@ -20,6 +20,8 @@ pub struct Carried {
     chunk: Chunk,
     began: Instant,
     hash: Option<u128>,
+    /// Bytes that were counted as moved and have not landed.
+    out: u64,
 }
 
 /// Carries a chunk, if there is one, and lands the one that set out before the last `ahead`, or the first of them.
@@ -36,26 +38,28 @@ pub fn move_chunk(
         if let Some(mut chunk) = chunk {
             load.bytes = chunk.at.end - chunk.at.start;
             load.entries = 1;
-            let mut began = Instant::now();
+            let (mut began, mut out) = (Instant::now(), 0);
             let hash = retry(|| {
                 began = Instant::now();
-                carry(cx, ends, &mut chunk)
-            })?;
-            carried.push_back(Carried { chunk, began, hash });
+                carry(cx, ends, &mut chunk, &mut out)
+            });
+            let hash = hash.inspect_err(|_| cx.meter.refuse(out))?;
+            carried.push_back(Carried { chunk, began, hash, out });
         }
         if carried.len() <= ahead {
             return Ok(None);
         }
-        let Some(Carried { mut chunk, began, hash }) = carried.pop_front() else { return Ok(None) };
+        let Some(Carried { mut chunk, began, hash, mut out }) = carried.pop_front() else { return Ok(None) };
         let mut sent = Some(hash);
-        let (hash, tag) = retry(|| {
+        let landed = retry(|| {
             let hash = match sent.take() {
                 Some(hash) => hash,
                 // It did not arrive: it sets out again.
-                None => carry(cx, ends, &mut chunk)?,
+                None => carry(cx, ends, &mut chunk, &mut out)?,
             };
             Ok((hash, land(cx, ends, &chunk)?))
-        })?;
+        });
+        let (hash, tag) = landed.inspect_err(|_| cx.meter.refuse(out))?;
         cx.step.note(chunk.at.end - chunk.at.start, began.elapsed());
         let receipt = Receipt { index: chunk.index, tag, hash };
         if let Some(session) = ends.session {
@@ -75,12 +79,29 @@ fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
     landed
 }
 
-/// Sends a chunk, in steps of about a second that the journal records as they land: `chunk` becomes what is left. Not in steps
-/// where a hash of the whole is wanted, or for parts of an object store.
-fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
+/// Sends a chunk: `chunk` becomes what has not landed of it, and `out` the bytes that this try has counted of that.
+fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk, out: &mut u64) -> Result<Option<u128>> {
+    let (sent, from) = (AtomicU64::new(0), chunk.at.start);
+    let carried = carry_in_steps(cx, ends, chunk, &sent);
+    *out = sent.into_inner().saturating_sub(chunk.at.start - from);
+    carried
+}
+
+/// In steps of about a second that the journal records as they land. Not in steps where a hash of the whole is wanted, or for parts
+/// of an object store.
+fn carry_in_steps(cx: &Context, ends: &Ends, chunk: &mut Chunk, counter: &AtomicU64) -> Result<Option<u128>> {
     let whole = cx.job.verify || ends.delta.is_some() || matches!(cx.target().caps().write, WriteStyle::Parts { .. });
-    let Some(session) = ends.session.filter(|_| !whole && cx.journal.keeps()) else { return carry_at(cx, ends, chunk.at.clone()) };
+    let Some(session) = ends.session.filter(|_| !whole && cx.journal.keeps()) else {
+        return carry_at(cx, ends, chunk.at.clone(), counter);
+    };
     let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
+    let record = |chunk: &mut Chunk, until: u64| -> Result<()> {
+        land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..until })?;
+        chunk.at.start = until;
+        cx.step.note(until - first, began.elapsed());
+        cx.journal.landed_part(session, chunk.index, until - begin);
+        Ok(())
+    };
     let mut next = chunk.at.start;
     ends.source.goes_on(chunk.at.clone());
     // The step before lands while the next one is on its way.
@@ -89,20 +110,22 @@ fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
         let step = cx.step.bytes();
         let last = chunk.at.end - next <= step.saturating_add(step / 2);
         let end = if last { chunk.at.end } else { next + step };
-        let passed = carry_at(cx, ends, next..end);
-        // What has set out before a signal came is kept, too.
-        if let Some(before) = if passed.is_ok() { sent.replace(end) } else { sent.take() } {
-            let landed = land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..before });
-            if landed.is_ok() {
-                chunk.at.start = before;
-                cx.step.note(before - first, began.elapsed());
-                cx.journal.landed_part(session, chunk.index, before - begin);
-            }
-            passed?;
-            landed?;
-        } else {
-            passed?;
+        let passed = carry_at(cx, ends, next..end, counter);
+        // What has set out before a signal came or the disk was full is kept, too.
+        let before = if passed.is_ok() { sent.replace(end) } else { sent.take() };
+        let landed = match before {
+            Some(before) => record(chunk, before),
+            None => Ok(()),
+        };
+        if let Err(e) = &passed
+            && landed.is_ok()
+            && e.written() > 0
+        {
+            // Without it the next run sends these bytes again.
+            let _ = record(chunk, next + e.written());
         }
+        passed?;
+        landed?;
         if last {
             return Ok(None);
         }
@@ -110,8 +133,8 @@ fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
     }
 }
 
-fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>) -> Result<Option<u128>> {
-    let how = Pass { hash: cx.job.verify && !ends.digested, sparse: cx.job.sparse, flight: &ends.flight.moved };
+fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>, sent: &AtomicU64) -> Result<Option<u128>> {
+    let how = Pass { hash: cx.job.verify && !ends.digested, sparse: cx.job.sparse, flight: &ends.flight.moved, sent };
     let (hash, spent) = match &ends.delta {
         Some(delta) => {
             let reused = |bytes| {

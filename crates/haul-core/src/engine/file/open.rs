@@ -9,7 +9,7 @@ use crate::bundle::Spent;
 use crate::engine::clock::Flight;
 use crate::engine::context::Context;
 use crate::engine::tries::retry;
-use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Warning;
 use crate::journal::{self, Resume, Session};
@@ -111,6 +111,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
             source,
             sink,
             session: None,
+            stamp: entry.stamp(),
             intent: None,
             chunk: *chunk,
             delta: None,
@@ -120,14 +121,18 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         });
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
-    let mut begun = kept(cx, file, entry, &name);
+    // Before the first byte is read: what changes after this is another version for the next run.
+    let change = retry(|| source.change()).map_err(Error::of_source)?;
+    let stamp = Stamp { version: entry.version ^ change, ..entry.stamp() };
+    let chunk = |most| chunk_of(cx, file, &*source, entry, most);
+    let mut begun = kept(cx, file, entry, &name, stamp);
     if begun.is_none() && !in_place {
-        begun = earlier(cx, entry, &name, spent)?;
+        begun = earlier(cx, entry, &name, stamp, chunk, spent)?;
     }
     file.work.touch();
     let write = match begun {
         Some(write) => write,
-        None => anew(cx, entry, &name, chunk_of(cx, file, &*source, entry), in_place)?,
+        None => anew(cx, entry, &name, stamp, chunk(u64::MAX), in_place)?,
     };
     let landed: HashSet<u32> = write.receipts.iter().map(|r| r.index).collect();
     let rest = |chunk: Chunk| {
@@ -160,7 +165,8 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
     let Write { sink, chunk, session, intent, .. } = Write { receipts: Vec::new(), ..write };
     let digested = source.reach().is_some() && cx.digests.are_shared(cx.source(&file.work), cx.target());
-    Ok(Ends { source, sink, session, intent, chunk, delta, digested, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
+    let shown = Shown::new(chunk, landed.into_iter());
+    Ok(Ends { source, sink, session, stamp, intent, chunk, delta, digested, shown, flight: flight.clone() })
 }
 
 fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Arc<dyn Source>> {
@@ -198,15 +204,23 @@ fn may_write_in_place(cx: &Context, name: &Name) -> Result<bool> {
 }
 
 /// What an earlier try of this run has landed. What was given up meanwhile begins anew.
-fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Write> {
+fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name, stamp: Stamp) -> Option<Write> {
     let kept = file.take_kept()?;
+    if kept.stamp != stamp {
+        // Its parts are of another version. What cannot be removed is in no one's way.
+        let _ = retry(|| cx.target().abandon(name, &kept.token));
+        if let Some(session) = kept.session {
+            cx.journal.dropped(session);
+        }
+        return None;
+    }
     match retry(|| cx.target().attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
         Ok(sink) => {
             let receipts: Vec<Receipt> = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
             if let Some(session) = kept.session {
                 let path = name.path().into_boxed_slice();
                 let landed = journal::Chunks::default();
-                let write = Session { session, path, stamp: entry.stamp(), chunk: kept.chunk, token: kept.token, landed };
+                let write = Session { session, path, stamp, chunk: kept.chunk, token: kept.token, landed };
                 cx.journal.restate(&write, &receipts, []);
             }
             Some(Write { sink, chunk: kept.chunk, session: kept.session, intent: None, receipts, parts: HashMap::new() })
@@ -221,9 +235,17 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Wri
 }
 
 /// The receipts of an earlier run that still hold: all of them under the same boot of this machine, else those whose hash matches,
-/// since a page cache does not survive a crash. Rereading counts as verifying.
-fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Result<Option<Write>> {
-    let old = match cx.past.take(&name.path(), &entry.stamp()) {
+/// since a page cache does not survive a crash. Rereading counts as verifying. `chunk_of` is the chunk size for a write with chunks
+/// of so many bytes at the most.
+fn earlier(
+    cx: &Context,
+    entry: &Entry,
+    name: &Name,
+    stamp: Stamp,
+    chunk_of: impl Fn(u64) -> u64,
+    spent: &mut Spent,
+) -> Result<Option<Write>> {
+    let mut old = match cx.past.take(&name.path(), &stamp) {
         Resume::Fresh => return Ok(None),
         Resume::Continue(old) if entry.stamp().tells_versions() => cx.journal.take_up(old, cx.target().caps().durable),
         Resume::Stale(old) | Resume::Continue(old) => {
@@ -232,6 +254,11 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
             return Ok(None);
         }
     };
+    let asked = old.chunk;
+    // A hash is that of a whole chunk, and not one landed in the time of a run: the next may be as short.
+    if cx.job.verify && !in_parts(cx) && old.landed.count() == 0 {
+        old.chunk = chunk_of((asked / 4).max(LEAST_CHUNK));
+    }
     let attached = match cx.target().caps().attach {
         true => retry(|| cx.target().attach(name, &old.token, &spec(cx, entry, old.chunk, false))).map(Some),
         false => Ok(None),
@@ -257,7 +284,7 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
         false => old.landed.parts().map(|(index, bytes)| (index, bytes.min(within(index)))).collect(),
     };
     let all = receipts.len() as u64 == old.landed.count() && old.landed.parts().all(|(index, bytes)| parts.get(&index) == Some(&bytes));
-    if !all {
+    if !all || old.chunk != asked {
         // What is missing now would count again once later writes have made the file as long.
         cx.journal.restate(&old, &receipts, parts.iter().map(|(index, bytes)| (*index, *bytes)));
     }
@@ -272,17 +299,17 @@ pub fn stream(cx: &Context, file: &OpenFile, entry: &Entry, chunk: u64) -> Resul
         cx.journal.dropped(old.session);
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
-    anew(cx, entry, &name, chunk, in_place)
+    anew(cx, entry, &name, entry.stamp(), chunk, in_place)
 }
 
-fn anew(cx: &Context, entry: &Entry, name: &Name, chunk: u64, in_place: bool) -> Result<Write> {
+fn anew(cx: &Context, entry: &Entry, name: &Name, stamp: Stamp, chunk: u64, in_place: bool) -> Result<Write> {
     // A kill between the file and its session would leave one that nobody knows of. What is written in place has no session: that
     // it was begun is known until it is whole.
     let intent = if in_place { begin_in_place(cx, name) } else { announce(cx, name, entry) };
     let sink = retry(|| cx.target().create(name, &spec(cx, entry, chunk, in_place)))?;
     let mut write = Write { sink, chunk, session: None, intent, receipts: Vec::new(), parts: HashMap::new() };
     if !in_place {
-        write.session = cx.journal.open_session(&name.path(), &entry.stamp(), chunk, &write.sink.token()).ok();
+        write.session = cx.journal.open_session(&name.path(), &stamp, chunk, &write.sink.token()).ok();
         if let Some(intent) = write.intent.take() {
             cx.journal.placed(intent);
         }
@@ -294,18 +321,23 @@ fn begin_in_place(cx: &Context, name: &Name) -> Option<u32> {
     cx.journal.intent(&name.dir.path(), &mut std::iter::once(&name.leaf[..])).ok()
 }
 
-/// A chunk with a hash is lost as a whole, so it is about two seconds' work. Parts of an object store have the size asked for. A
-/// source without ranges is read in one piece.
-fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry) -> u64 {
+/// A chunk with a hash is lost as a whole, so it is about two seconds' work, at most `most` bytes. Parts of an object store have the
+/// size asked for. A source without ranges is read in one piece.
+fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, most: u64) -> u64 {
     let caps = cx.target().caps();
-    let steps = cx.job.verify && !matches!(caps.write, WriteStyle::Parts { .. });
-    let two_seconds = cx.step.measured().filter(|_| steps).map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
-    let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK));
-    let is_one = entry.size <= cx.job.one_part && matches!(caps.write, WriteStyle::Parts { .. });
+    let steps = cx.job.verify && !in_parts(cx);
+    let second = cx.step.measured().or(cx.job.limit).filter(|_| steps);
+    let two_seconds = second.map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
+    let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK)).min(most);
+    let is_one = entry.size <= cx.job.one_part && in_parts(cx);
     let in_pieces = !is_one && cx.source(&file.work).caps().read_ranges && !source.in_order();
     let asked = if in_pieces { asked } else { asked.max(entry.size) };
     let chunk = chunk_size(shown::fitting(asked, source, !caps.remote), entry.size, caps.write);
     chunk.checked_next_multiple_of(caps.chunk_unit.max(1)).unwrap_or(chunk)
+}
+
+fn in_parts(cx: &Context) -> bool {
+    matches!(cx.target().caps().write, WriteStyle::Parts { .. })
 }
 
 /// Says in the journal under which token the file is about to be staged.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::engine::clock::Flight;
-use crate::entry::{Entry, Name};
+use crate::entry::{Entry, Name, Stamp};
 use crate::error::Error;
 use crate::event::Why;
 use crate::job::Job;
@@ -56,6 +56,8 @@ pub struct Kept {
     pub chunk: u64,
     pub receipts: Vec<Receipt>,
     pub session: Option<u32>,
+    /// The source's version, as in [`Ends`].
+    pub stamp: Stamp,
 }
 
 pub struct State {
@@ -79,6 +81,8 @@ pub struct Ends {
     pub source: Arc<dyn Source>,
     pub sink: Box<dyn Sink>,
     pub session: Option<u32>,
+    /// The source's version as the journal has it: see [`Source::change`].
+    pub stamp: Stamp,
     /// That the file is written in place, as the journal has it.
     pub intent: Option<u32>,
     pub chunk: u64,

@@ -90,8 +90,13 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
         }
         Ok(())
     });
+    if moved.is_err() {
+        let counted = taken.sent.iter().flatten().filter(|piece| piece.at.end <= taken.at);
+        cx.meter.refuse(counted.map(|piece| piece.bytes.len() as u64).sum());
+    }
     cx.out.report().times += Times::from(taken.spent);
     let size = taken.at;
+    let stamp = entry.stamp();
     let mut state = file.state();
     (state.entry, state.receipts, state.error) = (entry, receipts, moved.err());
     (state.entry.size, state.entry.have) = (size, state.entry.have.with(MetaMask::BASIC));
@@ -99,6 +104,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
         source: source.into(),
         sink,
         session,
+        stamp,
         intent,
         chunk,
         delta: None,

@@ -53,6 +53,9 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
         Ok(landed)
     });
     cx.clock.end(&flight);
+    if !matches!(landed, Ok(Some(_))) {
+        cx.meter.refuse(counted.load(Ordering::Relaxed));
+    }
     let Some(landed) = landed? else { return Ok(false) };
     cx.out.report().times.copying += began.elapsed();
     if verifies {

@@ -129,8 +129,8 @@ fn find(old: &Arc<Version>, new: &Arc<Version>, meter: &Arc<Meter>) -> Option<De
 }
 
 fn pass(delta: &Delta, from: &Version, at: Range<u64>, meter: &Meter) -> (Result<()>, Seen, u64) {
-    let (seen, moved, reused) = (Seen::default(), AtomicU64::new(0), AtomicU64::new(0));
-    let how = Pass { hash: false, sparse: false, flight: &moved };
+    let (seen, [moved, sent, reused]) = (Seen::default(), [0; 3].map(AtomicU64::new));
+    let how = Pass { hash: false, sparse: false, flight: &moved, sent: &sent };
     let count = |bytes| {
         reused.fetch_add(bytes, Ordering::Relaxed);
     };
