@@ -42,7 +42,7 @@ pub fn failed(cx: &Context, file: &Arc<OpenFile>, ends: &Ends, entry: &Entry, re
                 cx.transform(file.work.root, &mut fresh);
                 let same = parts && fresh_stamp == entry.stamp();
                 let (token, stamp) = (ends.sink.token(), ends.stamp);
-                let kept = same.then(|| Kept { token, chunk: ends.chunk, receipts, session: ends.session, stamp });
+                let kept = same.then_some(Kept { token, chunk: ends.chunk, receipts, session: ends.session, stamp });
                 let again = OpenFile::new(&cx.job, &file.work, fresh, file.step);
                 again.second_try(Spent::on(&e), kept);
                 return cx.sched.push_large(again);
