@@ -1,7 +1,10 @@
 //! Programs that carry data, as child processes.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
@@ -51,6 +54,31 @@ pub fn start_with_us(mut command: Command) -> Result<Child> {
     started.map_err(failed)?;
     let spawned = receive.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts it ended")));
     spawned.map_err(|e| failed(e).at(program.as_encoded_bytes()))
+}
+
+/// Runs a program that reads nothing to its end: its status, and what it printed. `TimedOut` where that takes longer than `most`; then
+/// it is ended.
+pub fn run(mut command: Command, most: Duration) -> Result<(ExitStatus, Vec<u8>)> {
+    let failed = |e: std::io::Error| Error::io(e, "start");
+    // Not a pipe: whatever the program has started may hold one open.
+    let memory = rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    let mut output = File::from(memory);
+    command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(failed)?;
+    let until = Instant::now() + most;
+    let status = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status,
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            None => {
+                end(&mut child);
+                return Err(Error::new(ErrorKind::TimedOut, "start"));
+            }
+        }
+    };
+    let mut printed = Vec::new();
+    output.rewind().and_then(|()| output.read_to_end(&mut printed)).map_err(failed)?;
+    Ok((status, printed))
 }
 
 /// Ends a program, which may have ended before, and waits for that.

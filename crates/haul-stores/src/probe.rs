@@ -53,7 +53,8 @@ impl Clock {
     }
 }
 
-/// Asks; `haul` is the one that was named. `idle_timeout` is how long the host may say nothing: what was said before counts.
+/// Asks; `haul` is the one that was named. `idle_timeout` is how long the host may say nothing, and half as long again before the
+/// script begins: what was said before counts.
 /// `Unsupported` where no command can be run.
 pub fn probe(login: &Login, haul: Option<&str>, version: &str, idle_timeout: Duration) -> Result<Probe> {
     let places = remote_places(haul, version);
@@ -71,12 +72,13 @@ pub fn probe(login: &Login, haul: Option<&str>, version: &str, idle_timeout: Dur
         ),
         Some(Box::new(hear)),
     )?;
-    script.begins(idle_timeout);
+    // What is no shell ends at the end of its input. The line that goes to it is a sign of life, so this is waited for twice.
+    let left = if script.begins(idle_timeout) { idle_timeout } else { idle_timeout / 4 };
     // The clock is read after this.
     let asked = SystemTime::now();
     let _it_shows_when_nothing_comes = ask.write_all(b"\n");
     drop(ask);
-    Ok(Probe::of(&script.hear(idle_timeout)?, asked))
+    Ok(Probe::of(&script.hear(left)?, asked))
 }
 
 impl Probe {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use crate::agent::Transport;
+use crate::agent::{self, Transport};
 use crate::ssh::Login;
 
 /// What each script prints before anything else.
@@ -67,6 +67,11 @@ impl Heard {
 
     fn mark(&self) -> Option<usize> {
         self.all.windows(MARK.len()).position(|window| window == MARK)
+    }
+
+    /// A haul speaks in place of the script.
+    fn is_haul(&self) -> bool {
+        self.mark().is_none() && self.all.windows(agent::MAGIC.len()).any(|window| window == agent::MAGIC)
     }
 }
 
@@ -125,7 +130,7 @@ impl Script {
     /// Whether its mark comes within `idle_timeout`.
     pub fn begins(&mut self, idle_timeout: Duration) -> bool {
         let until = Instant::now() + idle_timeout;
-        while self.heard.mark().is_none() && self.heard.all.len() <= LONGEST {
+        while self.heard.mark().is_none() && !self.heard.is_haul() && self.heard.all.len() <= LONGEST {
             match self.chunks.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.heard.add(chunk),
                 Err(_) => return false,
@@ -139,6 +144,9 @@ impl Script {
         let mut heard = std::mem::take(&mut self.heard);
         let mut sent = 0;
         let whole = loop {
+            if heard.is_haul() {
+                return Err(Error::new(ErrorKind::Unsupported, "run").because(RUNS_HAUL));
+            }
             match self.chunks.recv_timeout(idle_timeout) {
                 Ok(chunk) => heard.add(chunk),
                 Err(RecvTimeoutError::Disconnected) => break true,
@@ -172,6 +180,13 @@ impl Script {
     }
 }
 
+const RUNS_HAUL: &str = "the login runs haul and nothing else";
+
+/// Whether no script can be run because the login serves haul alone, as one for one directory does.
+pub fn runs_haul(e: &Error) -> bool {
+    e.kind() == ErrorKind::Unsupported && e.reason() == RUNS_HAUL
+}
+
 /// Runs a script that reads nothing and hears it to its end.
 pub fn run(login: &Login, script: &str, idle_timeout: Duration) -> Result<Said> {
     Script::start(login, script, Some(Box::new(std::io::empty())))?.hear(idle_timeout)
@@ -186,7 +201,7 @@ pub fn count_sessions(login: &Arc<Login>, open: usize, most: usize) -> usize {
         let hold = move || {
             let open = || {
                 let mut script = Script::start(&login, "read x", None).ok()?;
-                script.begins(SESSION).then_some(script)
+                script.begins(SESSION.min(login.left())).then_some(script)
             };
             let held = open().or_else(|| {
                 // One that has just ended may have been counted still.

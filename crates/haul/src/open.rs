@@ -102,18 +102,28 @@ pub fn followed(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
         let location = Location::local(real.as_os_str().as_bytes());
         return itself(&Argument::new(&location, asked.hosts));
     }
+    let dangling = |e: Error| match e.kind() {
+        ErrorKind::NotFound => missing(&asked.path).because("the symlink points to nothing"),
+        _ => e,
+    };
     for _ in 0..MOST_LINKS {
         let Some(target) = entry.target.as_deref().filter(|_| entry.kind == Kind::Link) else { return Ok((opened, entry)) };
         let path = if target.starts_with(b"/") { target.to_vec() } else { [&opened.store.place().root[..], b"/", target].concat() };
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&path);
         let host = asked.hosts.reach(asked.location)?;
         opened = match host.split(path) {
-            (_, b"" | b"." | b"..") => Opened { store: host.open(path, OpenOptions::default())?, leaf: None },
-            (above, leaf) => Opened { store: host.open(above, OpenOptions::default())?, leaf: Some(leaf.to_vec()) },
+            (_, b"" | b"." | b"..") => Opened { store: host.open(path, OpenOptions::default()).map_err(dangling)?, leaf: None },
+            (above, leaf) => Opened { store: host.open(above, OpenOptions::default()).map_err(dangling)?, leaf: Some(leaf.to_vec()) },
         };
-        entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
+        entry = opened.stat().map_err(dangling)?;
     }
     Err(Error::new(ErrorKind::Usage, "open").at(&asked.path).because("too many levels of symbolic links"))
+}
+
+/// Whether the link that a source is gets followed from here, by [`followed`]: on hosts behind ssh a login may serve one directory and
+/// follows none there, and plain SFTP follows none in trees.
+pub fn follows_from_here(location: &Location) -> bool {
+    [ssh::SSH, ssh::SFTP].contains(&location.scheme)
 }
 
 /// What must be there: the error says what was looked for.

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use haul_test::world::World;
 use serde_json::Value;
@@ -148,6 +149,17 @@ fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
         (&"no command can be run on the host".into(), &Value::Array(Vec::new())),
         "{facts}"
     );
+}
+
+#[test]
+fn a_login_script_that_hangs_is_given_up_within_a_minute() {
+    let w = world("ForceCommand sleep 150");
+    for (words, bound) in [("testhost", 75), ("--timeout 1s testhost", 15)] {
+        let begun = Instant::now();
+        let (out, err) = ends(&w, 10, words);
+        assert!(out.contains("a login script may hang") && err.contains("does not answer"), "{out}{err}");
+        assert!(begun.elapsed() < Duration::from_secs(bound), "{words}: {:?}", begun.elapsed());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Further names of files, met on the way: what waits to be linked.
 
-use crate::entry::{Dir, Entry, Name, codec};
+use crate::entry::{Dir, Entry, Kind, Name, codec};
 use crate::event::{Action, Why};
 use crate::plan::Act;
 use crate::schedule::DirWork;
@@ -50,6 +50,13 @@ impl Alias {
 
 pub fn is_one_file(a: &Entry, b: &Entry) -> bool {
     a.ino != 0 && (a.dev, a.ino) == (b.dev, b.ino)
+}
+
+/// Whether another name of a file is planned by itself. Where the destination has no inode numbers nobody can tell whether its name
+/// is a hard link already, and linking one that is right would replace it, and back it up, in every run.
+pub fn is_by_itself(entry: &Entry, target: &Entry, act: Act) -> bool {
+    let is_right = entry.kind != Kind::File || matches!(act, Act::Keep | Act::SetMeta | Act::Compare);
+    target.ino == 0 && entry.kind == target.kind && is_right
 }
 
 /// Another name of a file that is copied under `leader`; `target` is what has that name at the destination.

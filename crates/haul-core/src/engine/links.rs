@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::plan::Compare;
 
-use super::aliases::{Alias, is_one_file, linked, pair, unpair};
+use super::aliases::{Alias, is_by_itself, is_one_file, linked, pair, unpair};
 use super::backup::back_up;
 use super::context::Context;
 use super::look::copy_one;
@@ -93,6 +93,11 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
     let root = Dir::root();
     let (Some(existing), Some(name)) = (Name::parse(&root, leader), Name::parse(&root, alias.path())) else { return };
     let there = cx.target().stat(&name, MetaMask::NONE).ok();
+    if let Some(there) = &there
+        && is_by_itself(&alias.entry, there, cx.planner.decide(&alias.entry, Some(there)).act)
+    {
+        return copy_now(cx, alias.root, alias.path());
+    }
     let first = retry(|| cx.target().stat(&existing, MetaMask::NONE));
     let kind = first.as_ref().map_or(Kind::File, |first| first.kind);
     let made = match first {

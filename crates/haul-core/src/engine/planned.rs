@@ -12,7 +12,7 @@ use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Planned};
 use crate::store::{WriteStyle, admits, tells};
 
-use super::aliases::{link, link_later};
+use super::aliases::{is_by_itself, link, link_later};
 use super::context::{Context, SMALL};
 use super::file::open_file::OpenFile;
 use super::hardlinks::Role;
@@ -131,13 +131,17 @@ pub fn place(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<&En
         // Another rank may meet another of its names.
         let unsure = unsure || cx.ranks.is_some();
         let role = if unsure { Role::Later } else { cx.hard().meet(&entry, || entry.name.path()) };
-        if role != Role::Leader {
-            plans.next.done += 1;
-        }
         match role {
             Role::Leader => {}
-            Role::Follower(leader) => return link(cx, work, &leader, &entry, target),
-            Role::Later => return link_later(cx, work, &entry),
+            Role::Follower(_) if target.is_some_and(|target| is_by_itself(&entry, target, step.act)) => {}
+            Role::Follower(leader) => {
+                plans.next.done += 1;
+                return link(cx, work, &leader, &entry, target);
+            }
+            Role::Later => {
+                plans.next.done += 1;
+                return link_later(cx, work, &entry);
+            }
         }
     }
     if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy {

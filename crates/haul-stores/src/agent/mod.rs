@@ -42,6 +42,7 @@ pub use greeting::{Pipes, RemoteInfo, ended_silently, missing_platform, widen};
 pub use host::{Host, RootOptions};
 pub use link::Transport;
 pub use measure::{Load, MadeUp, Measuring, Pending, Streams, Tally};
+pub(crate) use ops::MAGIC;
 pub use options::{Direct, DirectOutcome, Reachable, SessionOptions};
 pub use server::{Confined, Options, SILENCE, join, serve};
 pub use session::Connect;

@@ -52,15 +52,14 @@ impl Host {
         absolute(&self.client.home, path)
     }
 
-    /// Where another user is at home; `None` where the server does not say.
-    pub fn home_of(&self, user: &str) -> Option<Vec<u8>> {
+    /// Where another user is at home. `NotFound` where there is no such user, `Unsupported` where the server does not tell.
+    pub fn home_of(&self, user: &str) -> Result<Vec<u8>> {
         if !self.client.extensions.expand_path {
-            return None;
+            return Err(Error::new(ErrorKind::Unsupported, FIND_HOME));
         }
         let path = format!("~{user}");
-        let asked = self.client.channel().ok()?.ask(kind::EXTENDED, |r| r.bytes(b"expand-path@openssh.com").bytes(path.as_bytes()));
-        let answer = asked.ok()?;
-        client::real_path(&answer, FIND_HOME).ok()
+        let answer = self.client.channel()?.ask(kind::EXTENDED, |r| r.bytes(b"expand-path@openssh.com").bytes(path.as_bytes()))?;
+        client::real_path(&answer, FIND_HOME)
     }
 
     /// The kind of what is at an absolute path, links followed; `None` if nothing is.

@@ -158,8 +158,13 @@ impl Shared {
     fn remove_file(&self, path: &[u8], op: &'static str) -> Result<()> {
         let answer = self.client.channel()?.ask(kind::REMOVE, |r| r.bytes(path))?;
         match done(&answer, op) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            // A read-only file system refuses before it looks.
+            Err(e) => match self.lstat(path) {
+                Err(absent) if absent.kind() == ErrorKind::NotFound => Ok(()),
+                _ => Err(e),
+            },
         }
     }
 

@@ -28,8 +28,16 @@ pub struct SshHost {
     /// Data connections may be made.
     pub(super) direct: bool,
     pub(super) login: Arc<Login>,
-    /// The home directories of other users that were asked for; `None` of one that there is not.
-    pub(super) homes: Mutex<HashMap<String, Option<Vec<u8>>>>,
+    /// The home directories of other users that were asked for.
+    pub(super) homes: Mutex<HashMap<String, Home>>,
+}
+
+/// Where another user is at home.
+#[derive(Clone, Debug)]
+pub(super) enum Home {
+    At(Vec<u8>),
+    NoUser,
+    Unknown,
 }
 
 /// What answers on the host.
@@ -91,21 +99,42 @@ fn of_user(path: &[u8]) -> Option<(&str, &[u8])> {
 
 impl SshHost {
     /// Where another user is at home there, as its SFTP server or its shell says.
-    fn home_of(&self, user: &str) -> Option<Vec<u8>> {
+    fn home_of(&self, user: &str) -> Home {
         if let Some(known) = lock(&self.homes).get(user) {
             return known.clone();
         }
         let by_server = match &self.route {
             Route::Sftp(host) => host.home_of(user),
-            Route::Agent(_) => None,
+            Route::Agent(_) => Err(Error::new(ErrorKind::Unsupported, "open")),
         };
-        let by_shell = || {
-            let said = script::run(&self.login, &format!("printf \"home %s\\n\" ~{user}"), ASKING).ok()?;
-            said.get("home").map(|home| home.as_bytes().to_vec())
+        let home = match by_server {
+            Ok(home) if home.starts_with(b"/") => Home::At(home),
+            Err(e) if e.kind() == ErrorKind::NotFound => Home::NoUser,
+            _ => self.home_by_shell(user),
         };
-        let home = by_server.or_else(by_shell).filter(|home| home.starts_with(b"/"));
         lock(&self.homes).insert(user.to_string(), home.clone());
         home
+    }
+
+    fn home_by_shell(&self, user: &str) -> Home {
+        let said = script::run(&self.login, &format!("printf \"home %s\\n\" ~{user}"), ASKING);
+        match said.as_ref().ok().and_then(|said| said.get("home")) {
+            Some(home) if home.starts_with('/') => Home::At(home.into()),
+            // A shell leaves the word as it is.
+            Some(_) => Home::NoUser,
+            None => Home::Unknown,
+        }
+    }
+
+    /// Refuses a path below the home directory of a user that was not found; all others are absolute.
+    fn check_home(&self, path: &[u8]) -> Result<()> {
+        let Some((user, _)) = of_user(path) else { return Ok(()) };
+        let reason = match self.home_of(user) {
+            Home::Unknown => format!("the host does not say where {user} is at home"),
+            Home::At(_) | Home::NoUser => format!("no user {user} on the host"),
+        };
+        let e = Error::new(ErrorKind::NotFound, "open").at(path).because(reason);
+        Err(e.hint(format!("for a name that begins with ~ write ./~{user}")))
     }
 
     /// The host as this backend reached it.
@@ -116,9 +145,11 @@ impl SshHost {
 
 impl Host for SshHost {
     fn path(&self, location: &Location) -> Vec<u8> {
-        if let Some((user, rest)) = of_user(&location.path)
-            && let Some(home) = self.home_of(user)
-        {
+        if let Some((user, rest)) = of_user(&location.path) {
+            let Home::At(home) = self.home_of(user) else {
+                // Refused by whatever uses it.
+                return [b"~", user.as_bytes(), b"/", rest].concat();
+            };
             let slash: &[u8] = if rest.is_empty() || home.ends_with(b"/") { b"" } else { b"/" };
             return [&home[..], slash, rest].concat();
         }
@@ -129,6 +160,7 @@ impl Host for SshHost {
     }
 
     fn lookup(&self, path: &[u8]) -> Result<Option<Kind>> {
+        self.check_home(path)?;
         match &self.route {
             Route::Agent(host) => host.look(path),
             Route::Sftp(host) => host.look(path),
@@ -136,6 +168,7 @@ impl Host for SshHost {
     }
 
     fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        self.check_home(path)?;
         match &self.route {
             Route::Agent(host) => host.make_dir(path, parents),
             Route::Sftp(host) => host.make_dir(path, parents),
@@ -143,6 +176,7 @@ impl Host for SshHost {
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
+        self.check_home(path)?;
         let refuse = |reason| Err(Error::new(ErrorKind::Unsupported, "open").at(path).because(reason));
         match &self.route {
             Route::Agent(host) => {

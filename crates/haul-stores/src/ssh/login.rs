@@ -1,5 +1,6 @@
 //! One login to a host, and the ssh sessions that share it.
 
+mod checks;
 mod further;
 
 use std::ffi::{OsStr, OsString};
@@ -55,6 +56,8 @@ pub struct Login {
     undone: OnceLock<Vec<String>>,
     /// What ssh used for the last login.
     used: Mutex<Option<Config>>,
+    /// No session waits longer for its other end.
+    until: OnceLock<Instant>,
 }
 
 /// Who is logged in.
@@ -88,6 +91,7 @@ impl Login {
             is_further: false,
             undone: OnceLock::new(),
             used: Mutex::default(),
+            until: OnceLock::new(),
         })
     }
 
@@ -182,7 +186,9 @@ impl Login {
             // The connection was lost: log in again.
             *master = None;
         }
-        if matches!(&*master, Some(Master::Users(_))) && !self.users_master() {
+        if let Some(Master::Users(socket)) = &*master
+            && !self.users_master(socket.as_deref())?
+        {
             *master = None;
         }
         let again = matches!(&*master, Some(Master::Each));
@@ -205,7 +211,7 @@ impl Login {
         };
         let command = self.ssh(&through, matches!(standing, Master::Each));
         let idle_timeout = self.target.idle_timeout.unwrap_or(IDLE_TIMEOUT);
-        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(idle_timeout) };
+        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(idle_timeout).min(self.left()) };
         Ok((command, greeting))
     }
 
@@ -254,35 +260,16 @@ impl Login {
         option
     }
 
-    /// What ssh would use; `None` for a command of the user's own, which may not know `-G`.
-    fn config(&self) -> Option<Config> {
-        if !self.target.command.is_empty() {
-            return None;
-        }
-        let mut asked = self.ssh(&[], true);
-        asked.args(["-G", "--"]).arg(&self.target.host).stdin(Stdio::null()).stderr(Stdio::null());
-        let answer = asked.output().ok().filter(|answer| answer.status.success())?;
-        Some(Config(String::from_utf8_lossy(&answer.stdout).into_owned()))
-    }
-
     /// See `Config::reachable`.
     pub fn reached(&self, claimed: IpAddr) -> Option<IpAddr> {
         let used = lock(&self.used).clone();
-        used.or_else(|| self.config()).unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
-    }
-
-    /// Whether a master that the user has running answers.
-    fn users_master(&self) -> bool {
-        let mut check = self.ssh(&[], true);
-        check.args(["-O", "check", "--"]).arg(&self.target.host);
-        check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        check.status().is_ok_and(|status| status.success())
+        used.or_else(|| self.config().ok().flatten()).unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
     }
 
     /// With `verbose` ssh prints how it logs in.
     fn log_in(&self, verbose: bool) -> Result<Master> {
         let known = lock(&self.used).clone().filter(|_| self.is_further);
-        let config = known.or_else(|| self.config());
+        let config = if known.is_some() { known } else { self.config()? };
         if let Some(config) = &config {
             self.undone.get_or_init(|| config.undone());
         }
@@ -290,7 +277,7 @@ impl Login {
         // Where ssh has no place for a control socket no master can answer.
         let its_socket = config.as_ref().map(|config| config.get("controlpath").unwrap_or("none"));
         if !self.is_further && its_socket != Some("none") {
-            if self.users_master() {
+            if self.users_master(its_socket)? {
                 return Ok(Master::Users(its_socket.map(str::to_string)));
             }
             if let Some(config) = config.as_ref().filter(|config| config.has_persistent_master()) {
@@ -353,7 +340,7 @@ impl Login {
                     child::end(&mut child);
                     break Error::new(ErrorKind::TimedOut, "connect").because("the login took too long");
                 }
-                Ok(Some(status)) if status.success() && self.users_master() => {
+                Ok(Some(status)) if status.success() && self.users_master(config.get("controlpath")).unwrap_or(false) => {
                     shown.finish(false);
                     return Ok(Master::Users(config.get("controlpath").map(str::to_string)));
                 }
@@ -385,7 +372,7 @@ impl Login {
             let mut master = lock(&self.master);
             let lost = match &mut *master {
                 Some(Master::Own(child)) => !matches!(child.try_wait(), Ok(None)),
-                Some(Master::Users(_)) => !self.users_master(),
+                Some(Master::Users(socket)) => !self.users_master(socket.as_deref()).unwrap_or(false),
                 Some(Master::Each) | None => false,
             };
             drop(master);

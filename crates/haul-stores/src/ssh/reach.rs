@@ -216,7 +216,7 @@ impl Reach {
         let start = move |word: Option<&str>| login.run(&remote_command(asked.as_deref(), VERSION, word));
         let (sessions, streams, compress) = (self.sessions(), self.access.streams, self.access.compress);
         let site = self.site.clone();
-        let greeting = self.access.idle_timeout.map_or(GREETING, |timeout| timeout.min(GREETING));
+        let greeting = self.access.idle_timeout.map_or(GREETING, |timeout| timeout.min(GREETING)).min(self.login.left());
         let answer_timeout = self.access.answer_timeout;
         let widen = self.widen();
         let options = SessionOptions { sessions, streams, greeting, answer_timeout, version: VERSION, compress, direct, site, widen };

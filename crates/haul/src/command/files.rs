@@ -129,17 +129,23 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
     if path == b"-" {
         return io::copy(&mut io::stdin().lock(), out).map(drop).map_err(|e| Error::io(e, "read"));
     }
-    let (opened, _) = open::existing(asked)?;
-    let name = opened.name();
+    let (mut opened, mut found) = open::existing(asked)?;
     // What a link of the user's own argument points to is meant.
+    let from_here = open::follows_from_here(asked.location);
+    if from_here && found.kind == Kind::Link {
+        (opened, found) = open::followed(asked)?;
+    }
+    let is_dir = || Error::new(ErrorKind::Usage, "read").at(path).because("is a directory");
+    if opened.leaf.is_none() {
+        return Err(is_dir());
+    }
+    let name = opened.name();
+    let follow = !from_here || found.kind == Kind::Link;
     let leaves: [&[u8]; 1] = [&name.leaf];
-    let entry = match opened.store.stat_many(&name.dir, &leaves, MetaMask::NONE, true).pop() {
-        Some(Found::Entry(entry)) if opened.leaf.is_some() && entry.kind != Kind::Dir => entry,
+    let entry = match opened.store.stat_many(&name.dir, &leaves, MetaMask::NONE, follow).pop() {
+        Some(Found::Entry(entry)) if entry.kind != Kind::Dir => entry,
         Some(Found::Failed(e)) => return Err(e.on(&name)),
-        _ => {
-            let e = Error::new(ErrorKind::Usage, "read").at(path);
-            return Err(e.because("is a directory"));
-        }
+        _ => return Err(is_dir()),
     };
     if entry.kind != Kind::File && !asked.location.is_remote() {
         // A fifo or a device is read because it was named.
@@ -147,12 +153,12 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
         return io::copy(&mut file, out).map(drop).map_err(|e| Error::io(e, "read").at(path));
     }
     if opened.store.caps().streams {
-        let source = opened.store.open(&entry, true).map_err(|e| e.at(path))?;
+        let source = opened.store.open(&entry, follow).map_err(|e| e.at(path))?;
         return pass_on(&mut *source.stream()?, path, out);
     }
     if entry.size <= 4096 {
         // The size may say nothing, as those of `/proc` (0) and `/sys` (a page).
-        let mut bundle = Bundle { follow: true, ..Bundle::default() };
+        let mut bundle = Bundle { follow, ..Bundle::default() };
         bundle.push(entry);
         opened.store.get_bundle(&mut bundle);
         return match bundle.items.pop().map(|item| item.outcome) {
@@ -160,7 +166,7 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
             _ => out.write_all(&bundle.data).map_err(|e| Error::io(e, "write")),
         };
     }
-    let source = opened.store.open(&entry, true).map_err(|e| e.at(path))?;
+    let source = opened.store.open(&entry, follow).map_err(|e| e.at(path))?;
     pass_on(&mut *source.read(0..entry.size)?, path, out)
 }
 

@@ -67,6 +67,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
     let unmade = |rename: Option<Vec<u8>>| {
         Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
     };
+    let check_backup = |target: &[u8]| asked.backup_dir.map_or(Ok(()), |dir| below(target, dir).map(drop));
     let one_file = is_whole && matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
     let (above, leaf) = host.split(&path);
     // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
@@ -103,6 +104,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
                 // What is below a prefix can be looked at, whether or not anything says that it is a directory.
                 return if location.scheme.keys { at(&path, None) } else { unmade(None) };
             }
+            check_backup(&path)?;
             // A copy of objects has no marker that is not a copy.
             if !(location.scheme.keys && asked.sources.iter().all(|source| source.scheme.keys)) {
                 host.make_dir(&path, asked.make_path)?;
@@ -121,6 +123,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
         if asked.dry {
             return unmade(Some(leaf.to_vec()));
         }
+        check_backup(above)?;
         host.make_dir(above, true)?;
     }
     at(above, Some(leaf.to_vec()))

@@ -106,7 +106,8 @@ impl Outlet {
 pub fn bytes_only(spec: &TransferSpec) -> TransferSpec {
     let mut spec = spec.clone();
     spec.comparison = Policy { compare: Compare::Never, ..Policy::DEFAULT };
-    (spec.attributes.keep, spec.attributes.links.follow, spec.attributes.sparse) = (MetaMask::NONE, true, false);
+    let follow = !spec.sources.iter().any(open::follows_from_here);
+    (spec.attributes.keep, spec.attributes.links.follow, spec.attributes.sparse) = (MetaMask::NONE, follow, false);
     (spec.deletion, spec.safety) = (None, Safety { sync: false, ..Safety::default() });
     spec
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
@@ -48,6 +49,10 @@ pub struct Asked<'a> {
     pub listed: bool,
     /// The destination only takes bytes.
     pub outlet: Option<&'a Outlet>,
+    /// `--backup-dir`: below the destination, or nothing is made.
+    pub backup_dir: Option<&'a Path>,
+    /// With `--delete`.
+    pub deletes: bool,
 }
 
 /// What the first source is taken as.
@@ -101,6 +106,11 @@ pub fn absolute(path: &[u8]) -> Vec<u8> {
 impl Asked<'_> {
     fn source_options(&self, role: Role) -> OpenOptions {
         OpenOptions { role, follow: self.follow, keep_dirlinks: false, ..self.options }
+    }
+
+    /// Whether a source is a link that has to be followed from here: only bytes go to the destination.
+    fn means_target(&self, entry: &Entry) -> bool {
+        self.outlet.is_some() && !self.follow && entry.kind == Kind::Link
     }
 }
 
@@ -237,6 +247,9 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     }
     let (parent, leaf) = host.open_name(&path, OpenOptions { streams: true, ..asked.source_options(Role::Browse) }).map_err(missing)?;
     let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
+    if asked.means_target(&entry) {
+        return linked(location, asked);
+    }
     if let Some(input) = asked.outlet.and_then(|_| special(location)) {
         return Ok(Source::Name { parent: Arc::new(Input::new(&leaf, input?)), leaf, kind: Kind::File, size: 0 });
     }
@@ -250,11 +263,23 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
 /// A name that a pattern has matched on a host behind ssh; with a slash behind it what is in it.
 fn matched_name(found: wild::Match, asked: &Asked<'_>) -> Result<Source> {
     let wild::Match { parent, entry, location } = found;
+    if asked.means_target(&entry) && !location.means_contents() {
+        return linked(&location, asked);
+    }
     if !location.means_contents() {
         return Ok(Source::Name { parent, leaf: entry.name.leaf.to_vec(), kind: entry.kind, size: entry.size });
     }
     let host = asked.hosts.reach_for(&location, Intent { role: Role::Source, lists: true, ..Intent::default() })?;
     host.open(&host.path(&location), asked.source_options(Role::Source)).map(Source::Contents)
+}
+
+/// What a symlink leads to.
+fn linked(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    let (opened, entry) = open::followed(&open::Argument::new(location, asked.hosts))?;
+    Ok(match opened.leaf {
+        Some(leaf) => Source::Name { parent: opened.store, leaf, kind: entry.kind, size: entry.size },
+        None => Source::Contents(opened.store),
+    })
 }
 
 /// A device or a pipe that is named as the source of bytes: it is read.
@@ -298,6 +323,10 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         && let Some(e) = missing.pop()
     {
         return Err(e);
+    }
+    if asked.deletes && sources.iter().any(|source| matches!(source, Source::Matched { .. })) {
+        let e = Error::new(ErrorKind::Usage, "--delete").because("--delete cannot be combined with wildcards");
+        return Err(e.hint("name the directory, and select files with --include and --exclude"));
     }
     let first_pick = if matches!(sources.first(), Some(Source::Contents(_))) { FirstPick::Contents } else { FirstPick::Names };
     let Destination { store: target, host: target_host, is_made, path: target_path, rename } =

@@ -132,6 +132,8 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         make_path: safety.make_path,
         listed: input.is_some(),
         outlet: outlet.as_ref(),
+        backup_dir: safety.backup_dir.as_deref(),
+        deletes: spec.deletion.is_some(),
     };
     let mut places = places::resolve(&asked)?;
     if let Some(e) = places.missing.pop_if(|_| is_check) {
@@ -147,10 +149,6 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let avoid = if conduct.guarded { guard::check(&places, spec.deletion.is_some(), onto_itself)? } else { Vec::new() };
     if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
         root.pick = listed;
-    }
-    if spec.deletion.is_some() && places.roots.iter().any(|root| matches!(root.pick, Pick::Listed(_))) {
-        let e = Error::new(ErrorKind::Usage, "--delete").because("--delete cannot be combined with wildcards");
-        return Err(e.hint("name the directory, and select files with --include and --exclude"));
     }
     let (link_dest, mut notes) = link_dest::link_dest(&safety.link_dest, &places, &asked)?;
     let owner = owner(spec, &*places.target, conduct.dry)?;

@@ -54,6 +54,20 @@ fn directories_are_made_and_removed() {
 }
 
 #[test]
+fn a_user_who_is_not_there_has_no_home() {
+    let w = World::new("src: a=5");
+    for (words, place) in [
+        ("ls", "testhost:~no-such-user"),
+        ("cp src/a", "testhost:~no-such-user/x"),
+        ("cp --mkpath src/a", "testhost:~no-such-user/x/y"),
+        ("mkdir -p", "testhost:~no-such-user/x"),
+    ] {
+        w.haul(words).arg(place).ends(23).err_has("no user no-such-user on the host");
+    }
+    assert_eq!(w.names("remote-home"), "");
+}
+
+#[test]
 fn a_path_without_a_slash_in_front_is_in_the_home_directory() {
     let w = World::new("remote-home: a=5 d/b=6");
     assert_eq!(w.haul("ls testhost:").ends(0).out, "a\nd/\n");

@@ -60,11 +60,39 @@ fn one_directory_is_served_and_nothing_outside() {
 }
 
 #[test]
+fn files_are_read_to_standard_output_and_their_links_lead_nowhere_outside() {
+    let w = world("");
+    w.symlink("in/big", "served/top");
+    w.symlink("../in/y/z", "served/in/near");
+    w.write("served/in/big", vec![7; 300 << 10]);
+    for (path, file) in
+        [("in/x", "in/x"), ("in/inner/z", "in/y/z"), ("in/near", "in/y/z"), ("top", "in/big"), ("in/big", "in/big"), ("/in/x", "in/x")]
+    {
+        for words in [format!("cat testhost:{path}"), format!("cp testhost:{path} -")] {
+            assert!(w.haul(&words).ends(0).bytes == w.read(format!("served/{file}")), "{words}");
+        }
+    }
+    w.symlink(w.path("outside/secret"), "served/in/absolute");
+    w.symlink("link", "served/in/over");
+    for path in ["in/link", "in/out/secret", "in/absolute", "in/over", "../outside/secret", "in/../../outside/secret"] {
+        for words in [format!("cat testhost:{path}"), format!("cp testhost:{path} -")] {
+            let ended = w.haul(&words).run();
+            assert!(ended.status.code() != Some(0) && ended.bytes.is_empty(), "{words}: {ended}");
+        }
+    }
+    w.haul("doctor testhost").ends(0).out_has("testhost: works, with haul on the host").out_has("data out").never_says("SFTP");
+    w.haul("cat testhost:in").ends(1).says("is a directory");
+    w.haul("cp -L testhost:in/x -").ends(0);
+    untouched(&w);
+}
+
+#[test]
 fn a_login_for_reading_changes_nothing() {
     let w = world("--read-only");
     w.sh("cp -a served served-before");
     w.haul("cp -a testhost:in/ got").ends(0);
     assert_eq!(w.read("got/y/z"), w.read("served/in/y/z"));
+    assert_eq!(w.haul("cat testhost:in/x").ends(0).bytes, w.read("served/in/x"));
     w.haul("check -c testhost:in/ got").ends(0);
     for words in [
         "cp src/ testhost:in",

@@ -50,3 +50,14 @@ fn what_a_full_disk_of_the_host_refused_is_not_counted() {
     assert_eq!(w.haul(&words).ends(0).number("resumed_bytes"), bytes, "{first}");
     assert_same(&w.path("src"), volume.path(), What::USUAL);
 }
+
+#[test]
+fn a_job_whose_disk_is_read_only_can_be_cleaned() {
+    let w = World::new("src: big=9M");
+    let volume = Volume::tmpfs(12 << 20).expect("a file system can be mounted: root");
+    let path = volume.path().display().to_string();
+    w.sh(&format!("mount -o remount,ro {path}"));
+    w.haul(&format!("cp src/big testhost:{path}/")).ends(11).err_has("ead-only");
+    w.haul("jobs clean").ends(0).out_has("removed").never_says("left:");
+    w.haul("jobs clean").ends(0).out_has("no jobs");
+}

@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use haul_test::program::{Program, until};
 use haul_test::scratch::Scratch;
 use rustix::process::Signal;
 
@@ -124,7 +125,38 @@ fn the_home_of_another_user_is_found() {
     Scratch::haul(&w, "cp").arg(of("/d/f")).arg("got").arg("-F").arg(w.server.config()).alone().ends(0);
     assert_eq!(w.text("got"), "theirs");
     Scratch::haul(&w, "ls").arg(of("")).arg("-F").arg(w.server.config()).alone().ends(0).out_has("d/");
-    Scratch::haul(&w, "ls").arg("testhost:~no-such-user/d").arg("-F").arg(w.server.config()).alone().ends(23);
+}
+
+#[test]
+fn a_user_who_is_not_there_has_no_home_and_gets_no_directory_of_that_name() {
+    let w = World::new("src: a=5 there:");
+    for (words, place) in [
+        ("ls", "testhost:~no-such-user/d"),
+        ("ls", "testhost:~no-such-user"),
+        ("cp src/a", "testhost:~no-such-user/x"),
+        ("cp --mkpath src/a", "testhost:~no-such-user/x/y"),
+        ("sync --mkpath src/", "testhost:~no-such-user"),
+        ("mkdir -p", "testhost:~no-such-user/x"),
+    ] {
+        let ended = Scratch::haul(&w, words).arg(place).arg("-F").arg(w.server.config()).alone().ends(23);
+        ended.err_has("no user no-such-user on the host").err_has("./~no-such-user");
+    }
+    assert!(!std::path::Path::new("/root/~no-such-user").exists());
+    // Such a name elsewhere is a name.
+    let there = format!("testhost:{}/~no-such-user", w.path("there").display());
+    Scratch::haul(&w, "cp src/a").arg(there).arg("-F").arg(w.server.config()).alone().ends(0);
+    assert_eq!(w.names("there"), "~no-such-user");
+}
+
+#[test]
+fn a_backup_directory_elsewhere_is_refused_before_anything_is_made() {
+    let w = World::new("src: a=5");
+    for words in ["sync --backup-dir /elsewhere src/ testhost:~/new", "cp --mkpath --backup-dir /elsewhere src/a testhost:~/new/deeper/a"] {
+        w.says(1, words, &["is not below the destination"]);
+        assert!(!w.has("new"), "{words}");
+    }
+    w.haul("sync --backup-dir ~/new/bk src/ testhost:~/new").ends(0);
+    assert!(w.has("new/a"));
 }
 
 #[test]
@@ -272,4 +304,74 @@ fn a_master_of_the_users_own_is_all_that_is_used() {
     assert_eq!(w.server.logins(), 1, "no login but the user's own");
     w.assert_same("src", "there", SAME);
     ssh(&["-O", "exit"]);
+}
+
+#[test]
+fn a_master_of_the_users_own_that_is_stopped_is_named() {
+    let w = World::new("src: a=5");
+    let socket = w.path("master");
+    w.server.write("ssh_config", format!("{}  ControlPath {}\n", w.server.read("ssh_config"), socket.display()));
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-F").arg(w.server.config()).args(["-M", "-N", "testhost"]);
+    let master = Program::new(ssh).start();
+    until("its socket", || socket.exists());
+    master.signal(Signal::STOP);
+    until("the master has stopped", || master.status("State").is_some_and(|state| state.starts_with('T')));
+    for (words, bound) in [
+        ("ls testhost:", 60),
+        ("ls --timeout 1s testhost:", 8),
+        ("cp --timeout 1s src testhost:~/there", 8),
+        ("doctor --timeout 1s testhost", 8),
+    ] {
+        let begun = Instant::now();
+        let err = w.says(10, words, &["testhost", "did not answer", "ssh -O exit testhost", "kill"]);
+        assert!(err.contains(&socket.display().to_string()), "{err}");
+        assert!(begun.elapsed() < Duration::from_secs(bound), "{words}: {:?}", begun.elapsed());
+    }
+    assert!(!w.has("there"));
+}
+
+#[test]
+fn names_of_one_file_that_are_right_are_neither_linked_again_nor_backed_up() {
+    let w = World::new("src: a=3 other=4");
+    w.write("src/a", "OLD");
+    w.hard_link("src/a", "src/b");
+    w.age("src/a");
+    w.haul("sync -a src/ testhost:~/there").ends(0).says("1 of them as hard link");
+    assert_eq!(w.inode("there/a"), w.inode("there/b"));
+    w.write("src/a", "NEWER");
+    w.haul("sync -a --backup-dir bk src/ testhost:~/there").ends(0);
+    let backed_up = || assert_eq!((w.text("there/bk/a"), w.text("there/bk/b")), ("OLD".to_string(), "OLD".to_string()));
+    assert_eq!((w.text("there/b"), w.inode("there/a")), ("NEWER".to_string(), w.inode("there/b")));
+    backed_up();
+    for words in ["sync -a --backup-dir bk", "sync -a -c --backup-dir bk", "sync -a -n --backup-dir bk", "sync -a -j 4 --backup-dir bk"] {
+        w.haul(&format!("{words} src/ testhost:~/there")).ends(0).never_says("hard");
+        backed_up();
+    }
+    // A name that is a file of its own there gets its attributes, and one that is missing comes.
+    w.sh("cp -p there/b there/c && mv there/c there/b");
+    w.chmod("src/a", 0o600);
+    w.hard_link("src/a", "src/c");
+    w.haul("sync -a --backup-dir bk src/ testhost:~/there").ends(0);
+    assert_eq!((w.mode("there/a") & 0o777, w.mode("there/b") & 0o777), (0o600, 0o600));
+    assert_eq!(w.text("there/c"), "NEWER");
+    backed_up();
+}
+
+#[test]
+fn a_link_that_is_named_is_followed_to_its_bytes() {
+    let w = World::new("there: a=300K d/b=5 l->a d/up->../a dangling->nowhere dirs->d");
+    for link in ["l", "d/up"] {
+        assert!(w.haul(&format!("cat testhost:~/there/{link}")).ends(0).bytes == w.read("there/a"), "{link}");
+        assert!(w.haul(&format!("cp testhost:~/there/{link} -")).ends(0).bytes == w.read("there/a"), "{link}");
+    }
+    assert!(w.haul("cp testhost:~/there/l* -").ends(0).bytes == w.read("there/a"));
+    assert_eq!(w.haul("cp testhost:~/there/d/b -").ends(0).bytes, w.read("there/d/b"));
+    for words in ["cat testhost:~/there/dangling", "cp testhost:~/there/dangling -"] {
+        w.says(23, words, &["dangling", "the symlink points to nothing"]);
+    }
+    w.says(1, "cp testhost:~/there/dirs -", &["is a directory"]);
+    for dir in ["testhost:~/there", "testhost:~/there/dirs", "testhost:", "testhost:~/there/d/"] {
+        w.says(1, &format!("cat {dir}"), &["read: is a directory"]);
+    }
 }

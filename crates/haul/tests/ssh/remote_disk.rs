@@ -116,6 +116,9 @@ fn a_read_only_disk_there_is_reported_only_once() {
     let err = w.says(11, &format!("cp src/ testhost:{path}"), &["ead-only"]);
     assert!(err.lines().count() < 12, "{err}");
     assert_eq!(entries(volume.path()), ["f1"]);
+    // Nothing is there to be removed.
+    w.haul("jobs clean").ends(0).out_has("removed").never_says("left:");
+    w.haul("jobs clean").ends(0).out_has("no jobs");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Attempt};
 use haul_stores::probe::{Probe, probe};
-use haul_stores::script::count_sessions;
+use haul_stores::script::{count_sessions, runs_haul};
 use haul_stores::sftp::{self, CHANNELS};
 use haul_stores::ssh::install as place;
 use haul_stores::ssh::{Entered, Login, Whose};
@@ -38,13 +38,16 @@ use facts::{Clock, Connection, Data, Direction, Document, Facts, Failure, Haul, 
 
 /// How long a host may say nothing while it is asked; a dead mount there must not hold this up.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The sessions of a login greet within this time, all together; nothing from the host for so long ends one.
+const WHOLE: Duration = Duration::from_secs(60);
 /// With a login in it, for which a person may be asked.
 const LOGIN: Duration = Duration::from_secs(300);
 /// Quick requests that are timed; the median counts.
 const ROUNDS: usize = 9;
 
 pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
+    let idle_timeout = flags.connect.idle_timeout.unwrap_or(WHOLE);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(Some(idle_timeout));
     let mut exits = Vec::new();
     let mut all = Vec::new();
     for location in &flags.hosts {
@@ -102,14 +105,17 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
     if flags.install_agent && !plain && !alone {
         reach.place()?;
     }
+    if !alone {
+        login.greet_until(Instant::now() + WHOLE);
+    }
     let named = flags.agent.as_deref();
     let patience = connect.answer_timeout.map_or(PATIENCE, |timeout| timeout.min(PATIENCE));
     let begun = Instant::now();
-    let probed = match probe(&login, named, env!("CARGO_PKG_VERSION"), if alone { LOGIN } else { patience }) {
-        Ok(probed) => Some(probed),
+    let (probed, refused) = match probe(&login, named, env!("CARGO_PKG_VERSION"), if alone { LOGIN } else { patience }) {
+        Ok(probed) => (Some(probed), None),
         // Each other session would ask for a login of its own.
-        Err(e) if alone => return Err(login.explain(e)),
-        Err(_) => None,
+        Err(e) if alone && !runs_haul(&e) => return Err(login.explain(e)),
+        Err(e) => (None, Some(e)),
     };
     if let Some(probed) = &probed {
         note(facts, probed);
@@ -122,8 +128,11 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
         return Ok(());
     }
     let mut agent = None;
-    if !plain && probed.is_none() {
-        facts.haul_error = Some("no command can be run on the host".into());
+    let only_haul = refused.as_ref().is_some_and(runs_haul);
+    if let Some(e) = refused.filter(|_| !plain && !only_haul) {
+        let hangs = e.kind() == ErrorKind::TimedOut;
+        let why = if hangs { "no command ran on the host: a login script may hang" } else { "no command can be run on the host" };
+        facts.haul_error = Some(why.into());
     } else if !plain {
         match login.again(|| reach.greet(&location.path, None)) {
             Ok(host) => {
@@ -133,6 +142,12 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
             Err(e) => facts.haul_error = Some(why_not(&login, probed.as_ref(), e)),
         }
     }
+    if only_haul && agent.is_some() {
+        // A login for one directory: each session of it is haul of its own.
+        facts.sessions = Some(Sessions { opened: 1, tried: 1 });
+        facts.route = Some("haul");
+        return Ok(());
+    }
     let mut sftp = match agent {
         Some(_) => reach_sftp(&login, &endpoint),
         None => login.again(|| reach_sftp(&login, &endpoint)),
@@ -140,6 +155,7 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
     let held = usize::from(agent.is_some()) + usize::from(sftp.is_ok());
     let opened = match &probed {
         Some(_) => count_sessions(&login, held, CHANNELS),
+        None if held == 0 => 0,
         None => held + (held..CHANNELS).map_while(|_| login.sftp().ok()).collect::<Vec<_>>().len(),
     };
     facts.sessions = Some(Sessions { opened, tried: CHANNELS });
