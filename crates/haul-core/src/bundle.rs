@@ -9,7 +9,7 @@ use crate::error::Error;
 /// What came of putting a file, a link or a directory's attributes in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Landed {
-    /// Attributes that were asked for and that the destination refused.
+    /// Attributes that were asked for and that the destination refused, perhaps with [`MetaMask::DENIED`].
     pub refused: MetaMask,
     /// Identity of what stands there now; 0 where the store has none.
     pub ino: u64,

@@ -97,7 +97,7 @@ impl Stamp {
 }
 
 /// A set of attributes.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct MetaMask(pub u16);
 
 impl MetaMask {
@@ -117,6 +117,8 @@ impl MetaMask {
     /// Size and kind are known: every complete entry has it.
     pub const BASIC: Self = MetaMask(256);
     pub const ATIME: Self = MetaMask(512);
+    /// Beside refused attributes only: mode or times were refused for want of permission, not because they are not supported.
+    pub const DENIED: Self = MetaMask(1024);
 
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -262,6 +264,17 @@ impl Entry {
     /// The group's.
     pub fn group_name(&self) -> Option<&[u8]> {
         self.owners.as_ref().map(|names| &*names.group).filter(|name| !name.is_empty())
+    }
+
+    /// The classes of its extended attributes.
+    pub fn xattr_classes(&self) -> MetaMask {
+        let class = |name: &[u8]| match name {
+            b"system.posix_acl_access" | b"system.posix_acl_default" | b"system.nfs4_acl" => MetaMask::ACL,
+            b"security.selinux" => MetaMask::CONTEXT,
+            _ => MetaMask::XATTR,
+        };
+        let names = self.xattrs.iter().flat_map(|xattrs| xattrs.iter().map(|(name, _)| name));
+        names.fold(MetaMask::NONE, |classes, name| classes.with(class(name)))
     }
 
     pub fn stamp(&self) -> Stamp {

@@ -65,12 +65,14 @@ impl Action {
 pub enum Why {
     New,
     Size,
+    SizeAndTime,
     Time,
     Content,
     Type,
     /// A symlink that points elsewhere, a device with another number.
     Target,
-    Attributes,
+    /// With those that differ; none where that is not known.
+    Attributes(MetaMask),
     /// Everything is copied, whether or not it differs.
     Forced,
     Same,
@@ -98,15 +100,20 @@ impl Why {
         if let Why::Options(set) = self { set } else { OptionSet::NONE }
     }
 
+    /// Attributes that are known to differ.
+    pub fn attributes(self) -> MetaMask {
+        if let Why::Attributes(differ) = self { differ } else { MetaMask::NONE }
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Why::New => "new",
-            Why::Size => "size",
+            Why::Size | Why::SizeAndTime => "size",
             Why::Time => "time",
             Why::Content => "content",
             Why::Type => "type",
             Why::Target => "target",
-            Why::Attributes => "attributes",
+            Why::Attributes(_) => "attributes",
             Why::Forced => "forced",
             Why::Same => "same",
             Why::Newer => "newer",

@@ -135,8 +135,9 @@ impl Planner {
         };
         match (source.kind, target.kind) {
             (Kind::Dir, Kind::Dir) => {
-                let attributes = self.attributes_differ(source, target);
-                step(Act::Enter { exists: true, attributes }, if attributes { Why::Attributes } else { Why::Same })
+                let differ = self.differing(source, target);
+                let attributes = !differ.is_empty();
+                step(Act::Enter { exists: true, attributes }, if attributes { Why::Attributes(differ) } else { Why::Same })
             }
             (Kind::File, Kind::File) => self.decide_file(source, target),
             (s, t) if s == t => {
@@ -148,10 +149,10 @@ impl Planner {
                     Kind::Char | Kind::Block => source.rdev == target.rdev,
                     _ => true,
                 };
-                match (same, self.attributes_differ(source, target)) {
-                    (false, _) => step(Act::Node { replace: true }, Why::Target),
-                    (true, true) => step(Act::SetMeta, Why::Attributes),
-                    (true, false) => step(Act::Keep, Why::Same),
+                match self.differing(source, target) {
+                    _ if !same => step(Act::Node { replace: true }, Why::Target),
+                    MetaMask::NONE => step(Act::Keep, Why::Same),
+                    differ => step(Act::SetMeta, Why::Attributes(differ)),
                 }
             }
             _ if self.policy.ignore_existing => step(Act::Keep, Why::Policy),
@@ -182,17 +183,23 @@ impl Planner {
         };
         match self.policy.compare {
             Compare::Never => step(replace, Why::Forced),
-            _ if !sized => step(replace, Why::Size),
+            _ if !sized => step(replace, if timed { Why::Size } else { Why::SizeAndTime }),
             Compare::Content => step(Act::Compare, Why::Content),
             Compare::SizeAndTime if !timed => step(replace, Why::Time),
-            _ if self.attributes_differ(source, target) => step(Act::SetMeta, Why::Attributes),
-            _ => step(Act::Keep, Why::Same),
+            _ => match self.differing(source, target) {
+                MetaMask::NONE => step(Act::Keep, Why::Same),
+                differ => step(Act::SetMeta, Why::Attributes(differ)),
+            },
         }
     }
 
-    /// Whether an attribute differs that is to be kept and that both entries have. One that this user could not set does not
-    /// count, or every run would try it again.
     pub fn attributes_differ(&self, source: &Entry, target: &Entry) -> bool {
+        !self.differing(source, target).is_empty()
+    }
+
+    /// The attributes that differ, are to be kept and are known of both entries. One that this user could not set does not count,
+    /// or every run would try it again.
+    pub fn differing(&self, source: &Entry, target: &Entry) -> MetaMask {
         let keep = if source.kind == Kind::Link { self.keep.and(self.link_sets) } else { self.keep };
         let known = keep.and(source.have).and(target.have);
         let takes_group = self.groups.as_ref().is_none_or(|groups| groups.contains(&source.gid));
@@ -218,15 +225,29 @@ impl Planner {
             }
             (false, true) => (0o1777 | when(same_user, 0o4000) | when(same_user && same_group, 0o2000), 0o7777),
         };
-        (known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & given != target.mode & compared)
-            || (owner && !same_uid)
-            || (group && !same_gid)
-            || (known.has(MetaMask::MTIME)
-                && self.policy.compare != Compare::Size
-                && !source.mtime.same(target.mtime, self.resolution, self.policy.window))
-            || (known.any(MetaMask::ACL.with(MetaMask::XATTR))
-                && source.xattrs.is_some()
-                && target.xattrs.is_some()
-                && source.xattrs != target.xattrs)
+        let mode = known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & given != target.mode & compared;
+        let time = known.has(MetaMask::MTIME)
+            && self.policy.compare != Compare::Size
+            && !source.mtime.same(target.mtime, self.resolution, self.policy.window);
+        let xattrs = known.any(MetaMask::ACL.with(MetaMask::XATTR))
+            && source.xattrs.is_some()
+            && target.xattrs.is_some()
+            && source.xattrs != target.xattrs;
+        let acls = xattrs && !xattrs_of(source, true).eq(xattrs_of(target, true));
+        let others = xattrs && (!acls || !xattrs_of(source, false).eq(xattrs_of(target, false)));
+        let differ = [
+            (time, MetaMask::MTIME),
+            (mode, MetaMask::MODE),
+            (owner && !same_uid, MetaMask::OWNER),
+            (group && !same_gid, MetaMask::GROUP),
+            (acls, MetaMask::ACL),
+            (others, MetaMask::XATTR),
+        ];
+        differ.into_iter().filter(|(differs, _)| *differs).fold(MetaMask::NONE, |all, (_, mask)| all.with(mask))
     }
+}
+
+/// The extended attributes of an entry that are ACLs, or those that are none.
+fn xattrs_of(entry: &Entry, acls: bool) -> impl Iterator<Item = &(Box<[u8]>, Box<[u8]>)> {
+    entry.xattrs.iter().flat_map(|xattrs| xattrs.iter()).filter(move |(name, _)| name.starts_with(b"system.") == acls)
 }

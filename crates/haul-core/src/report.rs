@@ -225,6 +225,8 @@ pub struct Report {
     pub failed: u64,
     /// Whether any failure was of another kind than vanished; worst first, see `exit.rs`.
     pub failed_kinds: Vec<ErrorKind>,
+    /// The source is on a read-only file system, and something was to be deleted there.
+    pub read_only_source: bool,
     pub failures: Vec<Failure>,
     /// Bytes that passed through this run.
     pub bytes: u64,
@@ -240,6 +242,8 @@ pub struct Report {
     pub proof: Option<&'static str>,
     /// Number of entries for which each attribute was refused, in the order of `MetaMask::words`.
     pub refused: Vec<(&'static str, u64)>,
+    /// Of these, entries of which they were refused for want of permission.
+    pub denied: Vec<(&'static str, u64)>,
     /// For `check`.
     pub missing: u64,
     pub extra: u64,
@@ -269,13 +273,11 @@ pub struct Report {
 
 impl Report {
     pub fn refuse(&mut self, mask: MetaMask) {
-        for word in mask.words() {
-            self.refuse_n(word, 1);
+        mask.words().into_iter().for_each(|word| count_word(&mut self.refused, word, 1));
+        if mask.has(MetaMask::DENIED) {
+            let denied = mask.and(MetaMask::MODE.with(MetaMask::MTIME));
+            denied.words().into_iter().for_each(|word| count_word(&mut self.denied, word, 1));
         }
-    }
-
-    fn refuse_n(&mut self, word: &'static str, n: u64) {
-        count_word(&mut self.refused, word, n);
     }
 
     /// One entry of which only attributes are set, and options.
@@ -341,6 +343,7 @@ impl AddAssign for Report {
             }
         }
         self.failed_kinds.sort();
+        self.read_only_source |= o.read_only_source;
         let room = FAILURES_KEPT.saturating_sub(self.failures.len());
         self.failures.extend(o.failures.into_iter().take(room));
         self.bytes += o.bytes;
@@ -350,9 +353,8 @@ impl AddAssign for Report {
         self.verified_files += o.verified_files;
         self.verified_bytes += o.verified_bytes;
         self.proof = self.proof.or(o.proof);
-        for (word, n) in o.refused {
-            self.refuse_n(word, n);
-        }
+        o.refused.into_iter().for_each(|(word, n)| count_word(&mut self.refused, word, n));
+        o.denied.into_iter().for_each(|(word, n)| count_word(&mut self.denied, word, n));
         self.missing += o.missing;
         self.extra += o.extra;
         self.differing += o.differing;

@@ -7,6 +7,8 @@ use haul_core::event::{Skipped, Why};
 use haul_core::hint::{Choice, Hint};
 use haul_core::verdict::Stage;
 
+use crate::render::things;
+
 /// The next step that an error knows of.
 pub fn next_step(error: &Error) -> Option<String> {
     error.code().map(words).or_else(|| error.next_step().map(str::to_string))
@@ -30,10 +32,12 @@ pub fn words(hint: &Hint) -> String {
 pub fn skipped(skipped: &Skipped) -> String {
     match skipped {
         Skipped::Impaired { names } => {
-            format!("{names} extra names at the destination were kept, because some files could not be listed or copied")
+            let were = if *names == 1 { "was" } else { "were" };
+            let names = things(*names, "extra name");
+            format!("{names} at the destination {were} kept, because some files could not be listed or copied")
         }
         Skipped::TooMany { allowed, names } => {
-            format!("--max-delete allows {allowed}, but {names} names would be deleted; nothing was deleted")
+            format!("--max-delete allows {allowed}, but {} would be deleted; nothing was deleted", things(*names, "name"))
         }
     }
 }
@@ -41,12 +45,12 @@ pub fn skipped(skipped: &Skipped) -> String {
 pub fn why(why: Why) -> Cow<'static, str> {
     let words = match why {
         Why::New => "missing at destination",
-        Why::Size => "size differs",
+        Why::Size | Why::SizeAndTime => "size differs",
         Why::Time => "time differs",
         Why::Content => "content differs",
         Why::Type => "type differs",
         Why::Target => "link target differs",
-        Why::Attributes => "attributes differ",
+        Why::Attributes(_) => "attributes differ",
         Why::Forced => "forced by -I",
         Why::Same => "same",
         Why::Newer => "the destination is newer",

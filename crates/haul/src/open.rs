@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
@@ -47,6 +47,13 @@ impl Opened {
 
     pub fn stat(&self) -> Result<Entry> {
         self.store.stat(&self.name(), MetaMask::NONE)
+    }
+
+    /// The path below the opened directory of a file of this machine, given by its real path; `None` if it is elsewhere.
+    pub fn path_of(&self, real: &Path) -> Option<Vec<u8>> {
+        let place = self.store.place();
+        let below = real.strip_prefix(OsStr::from_bytes(&place.root)).ok().filter(|_| place.scheme == "local")?;
+        Some(below.as_os_str().as_bytes().to_vec())
     }
 }
 

@@ -111,7 +111,31 @@ fn describe(error: &haul_core::Error) -> String {
     show_text(&format!("{path}{}: {}{next}", error.op(), error.reason())).into_owned()
 }
 
-/// A command that goes through several arguments: the first code that is no success, if any.
-pub fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
-    exits.into_iter().fold(Exit::Success, |worst, exit| if worst == Exit::Success { exit } else { worst })
+/// A command that goes through several arguments: the first code that is no success, if any. "Nothing was done" holds only where
+/// every argument was refused.
+pub fn of_arguments(exits: &[Exit]) -> Exit {
+    let first = exits.iter().copied().find(|exit| *exit != Exit::Success).unwrap_or(Exit::Success);
+    if first == Exit::Usage && exits.iter().any(|exit| *exit != Exit::Usage) { Exit::Partial } else { first }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_argument_among_others_is_a_partial_failure() {
+        use Exit::{Connection, Partial, Success, Usage};
+        for (exits, end) in [
+            (vec![], Success),
+            (vec![Success, Success], Success),
+            (vec![Usage], Usage),
+            (vec![Usage, Usage], Usage),
+            (vec![Success, Usage], Partial),
+            (vec![Usage, Success], Partial),
+            (vec![Usage, Partial], Partial),
+            (vec![Success, Connection, Usage], Connection),
+        ] {
+            assert_eq!(of_arguments(&exits), end, "{exits:?}");
+        }
+    }
 }

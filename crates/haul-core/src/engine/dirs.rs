@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::entry::{Dir, Entry, Kind, Name};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::Result;
 use crate::event::Why;
 use crate::schedule::{DirWork, PendingDir};
@@ -15,10 +15,11 @@ use super::backup::leads_to;
 use super::context::Context;
 use super::tries::{retry, retry_each};
 
-/// Nothing but the top of a root, or its own attributes too.
-pub fn top(root: usize, entry: Option<Entry>, fresh: bool, attributes: bool) -> Arc<DirWork> {
+/// Nothing but the top of a root, or its own attributes too, with those that are known to differ.
+pub fn top(root: usize, entry: Option<Entry>, fresh: bool, attributes: Option<MetaMask>) -> Arc<DirWork> {
     let mut top = DirWork::top(root, entry.as_ref().map_or_else(Dir::root, |e| e.name.dir.clone()));
-    (top.entry, top.fresh, top.attributes) = (entry, fresh, attributes);
+    (top.entry, top.fresh) = (entry, fresh);
+    (top.attributes, top.differ) = (attributes.is_some(), attributes.unwrap_or_default());
     Arc::new(top)
 }
 
@@ -121,7 +122,7 @@ pub fn enter_now(cx: &Context, pending: PendingDir) -> Result<Arc<DirWork>> {
     if made || (pending.make && !cx.writes() && cx.marks(pending.parent.root, &pending.entry)) {
         cx.out.made_dir(&pending.entry);
     } else if pending.attributes && !pending.make && !cx.writes() {
-        cx.out.set_meta(Why::Attributes, &pending.entry);
+        cx.out.set_meta(Why::Attributes(pending.differ), &pending.entry);
     }
     let work = pending.enter(dir, made);
     cx.sched.hold(&work);
@@ -172,7 +173,9 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
                 match landed {
                     Ok(landed) => {
                         cx.out.refused(entry, landed.refused);
-                        report_attributes(cx, work, entry);
+                        if !landed.refused.has(MetaMask::DENIED) {
+                            report_attributes(cx, work, entry);
+                        }
                     }
                     Err(e) => cx.out.fail(&e.on(name), Kind::Dir),
                 }
@@ -191,6 +194,6 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
 /// A directory that was there and gets other attributes is an item of the run; one that was made is one already.
 fn report_attributes(cx: &Context, work: &DirWork, entry: &Entry) {
     if work.attributes && !work.made {
-        cx.out.set_meta(Why::Attributes, entry);
+        cx.out.set_meta(Why::Attributes(work.differ), entry);
     }
 }

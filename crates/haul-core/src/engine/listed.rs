@@ -17,7 +17,7 @@ use super::tries::retry;
 /// Sorts paths, so that one stack of open directories serves all. Directories above them are made as they are at the source,
 /// without their other entries.
 pub fn feed(cx: &Arc<Context>, root: usize, paths: impl Iterator<Item = Result<Vec<u8>>>) {
-    let top = top(root, None, fresh_target(cx), false);
+    let top = top(root, None, fresh_target(cx), None);
     cx.sched.hold(&top);
     let mut open: Vec<Arc<DirWork>> = vec![top.clone()];
     let mut drained = Duration::ZERO;
@@ -109,7 +109,9 @@ fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Ar
         }
     };
     let exists = target.as_ref().is_some_and(|t| t.kind == Kind::Dir);
-    let attributes = target.as_ref().is_none_or(|t| cx.planner.attributes_differ(&entry, t));
-    let pending = PendingDir { parent: parent.clone(), entry, make: !exists, fresh: !exists, attributes, closed: true };
+    let differ = target.as_ref().map(|t| cx.planner.differing(&entry, t));
+    let attributes = differ.is_none_or(|differ| !differ.is_empty());
+    let differ = differ.unwrap_or_default();
+    let pending = PendingDir { parent: parent.clone(), entry, make: !exists, fresh: !exists, attributes, differ, closed: true };
     enter_now(cx, pending)
 }

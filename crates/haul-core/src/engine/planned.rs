@@ -183,7 +183,7 @@ fn plan_check(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<En
     };
     match step.act {
         Act::Enter { .. } => {
-            if step.why == Why::Attributes && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
+            if matches!(step.why, Why::Attributes(_)) && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
                 cx.out.differs(step.why, &entry);
             } else {
                 plans.kept.add(Kind::Dir, 1);
@@ -211,7 +211,8 @@ fn pending(cx: &Context, work: &Arc<DirWork>, entry: Entry, make: bool, fresh: b
     }
     let unlisted = matches!(cx.job.roots[work.root].pick, Pick::Listed(_)) && !cx.job.recurse_listed;
     let (make, attributes) = (make && !barred, attributes && !barred);
-    PendingDir { parent: work.clone(), entry, make, fresh, attributes, closed: mount || barred || unlisted }
+    let differ = MetaMask::NONE;
+    PendingDir { parent: work.clone(), entry, make, fresh, attributes, differ, closed: mount || barred || unlisted }
 }
 
 pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, staged: bool, plans: &mut Plans) {
@@ -226,7 +227,8 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             } else if exists && !attributes {
                 plans.keep(cx, step.why, &entry);
             }
-            plans.next.dirs.push(pending(cx, work, entry, !exists, !exists, attributes));
+            let dir = pending(cx, work, entry, !exists, !exists, attributes);
+            plans.next.dirs.push(PendingDir { differ: step.why.attributes(), ..dir });
         }
         // Without inodes nobody knows whether the two are one file, reached in two ways: then both stay.
         Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.ino == 0 => {
@@ -297,5 +299,5 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
 
 /// Whether a move removes the source of an entry that the destination has already, but for attributes perhaps.
 fn removes_equal(cx: &Context, step: Step) -> bool {
-    cx.job.remove_source && cx.writes() && matches!(step.why, Why::Same | Why::Attributes)
+    cx.job.remove_source && cx.writes() && matches!(step.why, Why::Same | Why::Attributes(_))
 }

@@ -184,6 +184,9 @@ impl Reporter {
 
     /// For what only the source can have said.
     pub fn fail_source(&self, error: Error, kind: Kind) {
+        if error.kind() == ErrorKind::ReadOnly {
+            self.report().read_only_source = true;
+        }
         self.fail(&error.of_source(), kind);
     }
 

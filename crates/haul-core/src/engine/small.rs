@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::bundle::{Bundle, Item, Outcome, Spent};
-use crate::entry::{Kind, Name};
+use crate::entry::{Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::Why;
 use crate::journal;
@@ -363,7 +363,9 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
         match landed {
             Ok(landed) => {
                 cx.out.refused(&item.entry, landed.refused);
-                cx.out.set_meta(item.step.why, &item.entry);
+                if !landed.refused.has(MetaMask::DENIED) {
+                    cx.out.set_meta(item.step.why, &item.entry);
+                }
                 if cx.job.remove_source {
                     remove_sources(cx, work, std::slice::from_ref(&item.entry));
                 }

@@ -28,7 +28,7 @@ pub fn feed(cx: &Arc<Context>, root: usize) {
         Pick::Names(names) => {
             // A listing of all that is at a remote destination would cost more than a look at a few names.
             let fresh = (names.len() > FEW || !cx.target().caps().remote) && fresh_target(cx);
-            let work = top(root, None, fresh, false);
+            let work = top(root, None, fresh, None);
             cx.sched.hold(&work);
             let entries = names.iter().map(|leaf| Entry::bare(Name::new(&work.dir, leaf), Kind::Unknown));
             let named = entries.map(|entry| Named { entry, there: DestinationState::in_dir(&work) }).collect();
@@ -50,17 +50,20 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
     cx.transform(root, &mut entry);
     let looked = || retry(|| cx.target().stat(&name, cx.job.keep));
     let attributes = match cx.out.timed(|times| &mut times.target_listing, looked) {
-        Ok(target) => cx.planner.attributes_differ(&entry, &target),
-        Err(_) => true,
+        Ok(target) => Some(cx.planner.differing(&entry, &target)).filter(|differ| !differ.is_empty()),
+        Err(_) => Some(MetaMask::NONE),
     };
     if cx.job.mode == Mode::Check {
-        if attributes && !cx.made_of_names() && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
-            cx.out.differs(Why::Attributes, &entry);
+        if attributes.is_some() && !cx.made_of_names() && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
+            cx.out.differs(Why::Attributes(attributes.unwrap_or_default()), &entry);
         } else {
             cx.out.report().kept.add(Kind::Dir, 1);
         }
-    } else if attributes && cx.job.dry && !cx.made_of_names() {
-        cx.out.set_meta(Why::Attributes, &entry);
+    } else if let Some(differ) = attributes
+        && cx.job.dry
+        && !cx.made_of_names()
+    {
+        cx.out.set_meta(Why::Attributes(differ), &entry);
     }
     let work = top(root, Some(entry), fresh_target(cx), attributes);
     cx.sched.push_listable(vec![work]);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::entry::{Dir, Entry, Kind, Name};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 
 /// An engine that knows of nothing but directories.
 struct Bare;
@@ -102,7 +102,8 @@ fn workers_stay_while_something_is_outside() {
 
 fn below(top: &Arc<DirWork>, leaf: &[u8]) -> PendingDir {
     let entry = Entry::bare(Name::new(&top.dir, leaf), Kind::Dir);
-    PendingDir { parent: top.clone(), entry, make: false, fresh: false, attributes: false, closed: false }
+    let (parent, differ) = (top.clone(), MetaMask::NONE);
+    PendingDir { parent, entry, make: false, fresh: false, attributes: false, differ, closed: false }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::entry::{Dir, Entry, codec};
+use crate::entry::{Dir, Entry, MetaMask, codec};
 
 /// A directory that is being worked on. It lives as long as anything in it is not done.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct DirWork {
     pub fresh: bool,
     /// Attributes differ already.
     pub attributes: bool,
+    /// Those that are known to.
+    pub differ: MetaMask,
     /// Something was made in it, so that its times have to be set again.
     pub touched: AtomicBool,
     /// It was made by this run.
@@ -41,7 +43,8 @@ impl DirWork {
     /// A directory without a parent: the top of a root, or one of which nothing but a name is meant.
     pub fn top(root: usize, dir: Dir) -> DirWork {
         let touched = AtomicBool::new(false);
-        DirWork { dir, root, parent: None, entry: None, fresh: false, attributes: false, touched, made: false, closed: false, lease: None }
+        let (fresh, attributes, differ, made, closed) = (false, false, MetaMask::NONE, false, false);
+        DirWork { dir, root, parent: None, entry: None, fresh, attributes, differ, touched, made, closed, lease: None }
     }
 
     pub fn touch(&self) {
@@ -67,6 +70,8 @@ pub struct PendingDir {
     pub make: bool,
     pub fresh: bool,
     pub attributes: bool,
+    /// Those that are known to differ.
+    pub differ: MetaMask,
     pub closed: bool,
 }
 
@@ -77,11 +82,11 @@ impl PendingDir {
 
     /// Its turn has come; `dir` is the node of [`PendingDir::dir`].
     pub fn enter(self, dir: Dir, made: bool) -> Arc<DirWork> {
-        let PendingDir { parent, entry, fresh, attributes, closed, .. } = self;
+        let PendingDir { parent, entry, fresh, attributes, differ, closed, .. } = self;
         let top = DirWork::top(parent.root, dir);
         // Fields by name: `DirWork` has a destructor and cannot be taken apart.
         let mut work = top;
-        (work.fresh, work.attributes, work.made, work.closed) = (fresh, attributes, made, closed);
+        (work.fresh, work.attributes, work.differ, work.made, work.closed) = (fresh, attributes, differ, made, closed);
         (work.parent, work.entry) = (Some(parent), Some(entry));
         Arc::new(work)
     }
@@ -95,6 +100,7 @@ impl PendingDir {
         let mut record = Vec::new();
         let flags = [self.make, self.fresh, self.attributes, self.closed];
         record.push(flags.iter().enumerate().map(|(i, flag)| u8::from(*flag) << i).sum());
+        record.extend(self.differ.0.to_le_bytes());
         record.extend(codec::encode(&self.entry));
         record
     }
@@ -107,9 +113,11 @@ impl PendingDir {
 
     /// What [`PendingDir::encode_below`] has made.
     pub fn decode(parent: Arc<DirWork>, rest: &[u8]) -> Option<PendingDir> {
-        let (flags, entry) = rest.split_first()?;
+        let (flags, rest) = rest.split_first()?;
+        let (differ, entry) = rest.split_first_chunk::<2>()?;
         let entry = codec::decode(&parent.dir, entry)?;
+        let differ = MetaMask(u16::from_le_bytes(*differ));
         let flag = |bit: u8| flags & bit != 0;
-        Some(PendingDir { parent, entry, make: flag(1), fresh: flag(2), attributes: flag(4), closed: flag(8) })
+        Some(PendingDir { parent, entry, make: flag(1), fresh: flag(2), attributes: flag(4), differ, closed: flag(8) })
     }
 }

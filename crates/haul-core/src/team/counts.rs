@@ -122,7 +122,7 @@ pub fn encode(report: &Report) -> Vec<u8> {
     durations(&mut report.times).into_iter().for_each(|time| put(time.as_nanos() as u64));
     put(report.failed_kinds.len() as u64);
     report.failed_kinds.iter().for_each(|kind| put(position(&ERRORS, kind)));
-    for counts in [&report.refused, &report.options_set] {
+    for counts in [&report.refused, &report.denied, &report.options_set] {
         varint::put(&mut out, counts.len() as u64);
         for (word, n) in counts {
             put_bytes(&mut out, word.as_bytes());
@@ -161,7 +161,7 @@ pub fn decode(bytes: &[u8]) -> Option<Report> {
     for _ in 0..from.number()?.min(ERRORS.len() as u64) {
         report.failed_kinds.push(*ERRORS.get(from.small()? as usize)?);
     }
-    for counts in [&mut report.refused, &mut report.options_set] {
+    for counts in [&mut report.refused, &mut report.denied, &mut report.options_set] {
         for _ in 0..from.number()?.min(64) {
             counts.push((intern(&from.text()?), from.number()?));
         }
@@ -199,6 +199,7 @@ mod tests {
             *time = Duration::from_nanos(n as u64 + 7);
         }
         report.refused = vec![("owner", 3)];
+        report.denied = vec![("mode", 2)];
         report.options_set = vec![("tags", 2), ("metadata", 1)];
         report.proof = Some("reread");
         report.ranks.push(RankWork::from_numbers(7, "n3".into(), [1, 2, 3, 4, 5, 6, 7, 8]));

@@ -94,10 +94,7 @@ fn rename(session: &mut Session, from: &[u8], to: &[u8], op: &'static str) -> Re
 pub fn lost_of(entry: &Entry, keep: MetaMask, sets: MetaMask) -> MetaMask {
     let extended = MetaMask::XATTR.with(MetaMask::ACL).with(MetaMask::CONTEXT);
     let lost = keep.without(sets).without(MetaMask::BASIC);
-    match &entry.xattrs {
-        Some(theirs) if !theirs.is_empty() => lost,
-        _ => lost.without(extended),
-    }
+    lost.without(extended.without(entry.xattr_classes()))
 }
 
 /// Commands, each with the attribute that it sets.

@@ -186,22 +186,27 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
 
     if !link {
         let wanted = wanted_mode(entry, keep, &now, facts.as_ref(), &mut refused);
-        if !mode_is_known || wanted != now.mode {
-            match target.chmod(wanted) {
-                Ok(()) => {}
-                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::ACCESS) => refused = refused.with(keep.and(MetaMask::MODE)),
-                Err(errno) => return Err(fail(errno, "set mode")),
-            }
+        if (!mode_is_known || wanted != now.mode)
+            && let Err(errno) = target.chmod(wanted)
+        {
+            refused = refused.with(refusal(errno, keep.and(MetaMask::MODE)).ok_or_else(|| fail(errno, "set mode"))?);
         }
     }
-    if keep.has(MetaMask::MTIME) {
-        match target.set_mtime(entry) {
-            Ok(()) => {}
-            Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => refused = refused.with(MetaMask::MTIME),
-            Err(errno) => return Err(fail(errno, "set times")),
-        }
+    if keep.has(MetaMask::MTIME)
+        && let Err(errno) = target.set_mtime(entry)
+    {
+        refused = refused.with(refusal(errno, MetaMask::MTIME).ok_or_else(|| fail(errno, "set times"))?);
     }
     Ok((Landed { refused, ino: facts.map_or(0, |facts| facts.ino) }, default_set))
+}
+
+/// What an error says was refused of mode or times; `None` for a failure.
+fn refusal(errno: Errno, attribute: MetaMask) -> Option<MetaMask> {
+    match errno {
+        Errno::PERM | Errno::ACCESS if !attribute.is_empty() => Some(attribute.with(MetaMask::DENIED)),
+        Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP => Some(attribute),
+        _ => None,
+    }
 }
 
 /// Gives owner and group as far as we may; true if anything was changed. `facts` says afterwards what is so.

@@ -38,10 +38,13 @@ pub(super) fn rest_of(entry: &Entry, keep: MetaMask, owner_kept: bool) -> Attrs 
 
 /// The attributes of an entry that SFTP cannot carry.
 pub(super) fn lost_of(entry: &Entry, keep: MetaMask) -> MetaMask {
-    match &entry.xattrs {
-        Some(theirs) if !theirs.is_empty() => keep.and(MetaMask::XATTR.with(MetaMask::ACL).with(MetaMask::CONTEXT)),
-        _ => MetaMask::NONE,
-    }
+    keep.and(entry.xattr_classes())
+}
+
+/// Mode and time that a server did not set, and whether for want of permission.
+pub(super) fn refusal(error: &Error, attributes: MetaMask) -> MetaMask {
+    let denied = error.kind() == ErrorKind::Denied && !attributes.is_empty();
+    if denied { attributes.with(MetaMask::DENIED) } else { attributes }
 }
 
 /// Whether owner and group of what is there are those of the entry.
@@ -192,7 +195,7 @@ impl Shared {
                 Err(e) if specs[*i].entry.kind == Kind::Link && e.kind() != ErrorKind::NotFound => Err(MetaMask::MTIME),
                 Err(e) if e.kind() == ErrorKind::Denied || is_unexplained(&e) => {
                     let mode = if attrs.mode.is_some() { MetaMask::MODE } else { MetaMask::NONE };
-                    Err(if attrs.times.is_some() { mode.with(MetaMask::MTIME) } else { mode })
+                    Err(refusal(&e, if attrs.times.is_some() { mode.with(MetaMask::MTIME) } else { mode }))
                 }
                 Err(e) => {
                     results[*i] = Err(e.on(specs[*i].name));

@@ -9,7 +9,7 @@ use haul_core::store::{Landed, MetaSpec};
 
 use super::channel::{Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, done, is_unexplained, may_exist};
-use super::meta::{lost_of, owner_of, rest_of};
+use super::meta::{lost_of, owner_of, refusal, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::{Shared, checked, join};
 use crate::items::{self, fail, fail_all};
@@ -223,7 +223,9 @@ impl Shared {
                 (Step::Owner, Err(e)) if soft(&e) => {
                     landed.refused = landed.refused.with(keep.and(MetaMask::OWNER.with(MetaMask::GROUP)));
                 }
-                (Step::Rest, Err(e)) if soft(&e) => landed.refused = landed.refused.with(keep.and(MetaMask::MODE.with(MetaMask::MTIME))),
+                (Step::Rest, Err(e)) if soft(&e) => {
+                    landed.refused = landed.refused.with(refusal(&e, keep.and(MetaMask::MODE.with(MetaMask::MTIME))));
+                }
                 (_, Err(e)) if outcome.is_ok() => outcome = Err(e),
                 _ => {}
             }

@@ -12,7 +12,7 @@ use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
 use super::channel::Channel;
 use super::client::{attrs, done, is_unexplained, may_exist};
-use super::meta::{lost_of, owner_of, rest_of};
+use super::meta::{lost_of, owner_of, refusal, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::source::RemoteFile;
 use super::stripes::{Stripe, Stripes};
@@ -184,7 +184,7 @@ impl RemoteSink {
         if rest != Attrs::default() {
             match set(&rest) {
                 Err(e) if e.kind() == ErrorKind::Denied || is_unexplained(&e) => {
-                    refused = refused.with(self.keep.and(MetaMask::MODE.with(MetaMask::MTIME)))
+                    refused = refused.with(refusal(&e, self.keep.and(MetaMask::MODE.with(MetaMask::MTIME))))
                 }
                 set => set?,
             }

@@ -7,15 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Time, show};
+use haul_core::place::OpenOptions;
 use haul_core::spill::Sorter;
 use haul_core::store::Found;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
 use super::du::Chosen;
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::open::{self, Argument};
 use crate::render::listing::{self, Listed};
-use crate::units;
+use crate::{units, wild};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Ls<'a> {
@@ -24,12 +27,44 @@ pub struct Ls<'a> {
     pub all: bool,
     pub human: bool,
     pub recursive: bool,
+    /// A directory's name is printed above what is in it.
+    pub titled: bool,
     pub json: bool,
     pub threads: usize,
 }
 
 /// How many names a command failed on.
 pub type Failures = u64;
+
+/// What `ls` lists, wildcards expanded: as ls(1) has them first files, then directories, or as they are `given`.
+pub fn operands(places: &[Location], hosts: &Hosts, given: bool) -> Vec<Result<Location>> {
+    let mut named: Vec<(Result<Location>, Option<Kind>)> = Vec::new();
+    for place in places {
+        match wild::expand(place, hosts, OpenOptions::default()) {
+            Ok(Some(matches)) => named.extend(matches.into_iter().map(|found| (Ok(found.location), Some(found.entry.kind)))),
+            Ok(None) => named.push((Ok(place.clone()), None)),
+            Err(e) => named.push((Err(e), None)),
+        }
+    }
+    if named.len() > 1 && !given {
+        named.sort_by_cached_key(|(place, kind)| match (place, kind) {
+            (Err(_), _) => false,
+            (Ok(place), _) if place.scheme.keys => true,
+            (Ok(place), None | Some(Kind::Link | Kind::Unknown)) => is_dir(place, hosts),
+            (Ok(_), Some(kind)) => *kind == Kind::Dir,
+        });
+    }
+    named.into_iter().map(|(place, _)| place).collect()
+}
+
+fn is_dir(place: &Location, hosts: &Hosts) -> bool {
+    hosts.reach(place).and_then(|host| host.lookup(&host.path(place))).is_ok_and(|kind| kind == Some(Kind::Dir))
+}
+
+/// The line above what is in a directory.
+pub fn title(path: &[u8], out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{}:", show(path)).map_err(|e| Error::io(e, "write"))
+}
 
 /// Lists a directory in order of names, or one file.
 pub fn ls(asked: &Argument<'_>, how: Ls<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
@@ -43,6 +78,9 @@ pub fn ls(asked: &Argument<'_>, how: Ls<'_>, cancel: &Cancel, failed: &(dyn Fn(&
     if opened.leaf.is_some() {
         print(&top, b"", out).map_err(|e| Error::io(e, "write"))?;
         return Ok(0);
+    }
+    if how.titled {
+        title(place, out)?;
     }
     let failures = AtomicU64::new(0);
     let fail = |e: Error| {

@@ -15,6 +15,7 @@ use super::files::stamp;
 use super::scope::{key_of, nothing};
 use crate::open::Argument;
 use crate::render::listing::{Head as Told, Listed};
+use crate::render::things;
 use crate::units;
 
 /// Headers that are told as they are: what each is called, and in JSON.
@@ -81,7 +82,7 @@ fn page(path: &[u8], head: &Head, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "{}", show(path))?;
     let mut line = |name: &str, value: &str| writeln!(out, "  {name:<19} {}", show(value.as_bytes()));
     let human = if head.size > 999 { format!(" ({})", units::bytes(head.size)) } else { String::new() };
-    line("size", &format!("{} bytes{human}", units::count(head.size)))?;
+    line("size", &format!("{}{human}", things(head.size, "byte")))?;
     line("modified", &stamp(head.modified))?;
     line("etag", &format!("{} ({})", head.etag.trim_matches('"'), etag_words(head.checksums.etag)))?;
     line("class", head.header("x-amz-storage-class").unwrap_or("STANDARD"))?;

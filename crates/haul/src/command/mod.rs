@@ -77,17 +77,25 @@ fn over_names(
     places: &[Location],
     connect: &Connect,
     names: impl Fn(&Location, &Hosts) -> Result<Vec<Location>>,
-    mut each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>,
+    each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>,
 ) -> Exit {
     let hosts = Hosts::new(connect);
-    let mut to = BufWriter::with_capacity(64 << 10, Claimed::default());
     let named = places.iter().flat_map(|place| match names(place, &hosts) {
         Ok(named) => named.into_iter().map(Ok).collect(),
         Err(e) => vec![Err(e)],
     });
+    over_named(named, &hosts, each)
+}
+
+fn over_named(
+    named: impl Iterator<Item = Result<Location>>,
+    hosts: &Hosts,
+    mut each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>,
+) -> Exit {
+    let mut to = BufWriter::with_capacity(64 << 10, Claimed::default());
     let mut one = |place: Result<Location>, to: &mut dyn Write| {
         let place = place?;
-        let asked = Argument::new(&place, &hosts);
+        let asked = Argument::new(&place, hosts);
         each(&asked, to).map_err(|e| if e.path().is_some_and(|path| !path.is_empty()) || e.op() == "write" { e } else { e.at(&asked.path) })
     };
     let exits: Vec<Exit> = named
@@ -105,7 +113,7 @@ fn over_names(
     let flushed = to.flush();
     match flushed {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => out::error(&Error::io(e, "write")),
-        _ => out::worst(exits),
+        _ => out::of_arguments(&exits),
     }
 }
 
@@ -161,12 +169,14 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
         Err(e) => return out::error(&e),
     };
     let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
-    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, json, threads, chosen };
-    let many = flags.places.len() > 1;
+    let hosts = Hosts::new(&flags.connect);
+    let named = files::operands(&flags.places, &hosts, json);
+    let titled = named.len() > 1 && !json;
+    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, titled, json, threads, chosen };
     let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json, chosen };
-    over(&flags.places, &flags.connect, |path, to| {
-        if many && !json {
-            writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
+    over_named(named.into_iter(), &hosts, |path, to| {
+        if titled && path.location.scheme.keys {
+            files::title(&path.path, to)?;
         }
         if path.location.scheme.keys && path.location.host.is_none() {
             return keys::buckets(path, json, to).map(|()| 0);
@@ -374,7 +384,8 @@ pub fn sum(flags: &SumFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
         Err(e) => return refused(ranks, &e),
     };
     let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
-    let choice = sum::Choice { chosen, algorithm, format };
+    let omitted = flags.output.as_deref().map(output::files).unwrap_or_default();
+    let choice = sum::Choice { chosen, algorithm, format, omitted: &omitted };
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.performance.bandwidth);
     let reading = sum::Reading { workers: flags.performance.workers, cancel: &cancel, meter: &meter };

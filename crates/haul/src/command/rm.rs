@@ -1,5 +1,7 @@
 //! `haul rm`: a file, or a directory with all that is in it, by all processors and ranks.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +26,7 @@ use crate::ranks::shared::{self, Outbox, Shared};
 #[derive(Clone, Copy, Debug)]
 pub struct Rm<'a> {
     pub recursive: bool,
-    /// A missing file is no failure; `/`, the home directory and mount points may be removed.
+    /// The home and the working directory and mount points may be removed.
     pub force: bool,
     /// A missing name is no failure.
     pub quiet_missing: bool,
@@ -55,21 +57,29 @@ pub fn rm(
     ranks: Option<Shared<'_>>,
 ) -> Result<Failures> {
     let path = &asked.path[..];
-    let opened = match open::name_of(asked) {
-        Ok(opened) => opened,
-        Err(e) => {
-            return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory") } else { e });
+    let refused = |why: &str| Error::new(ErrorKind::Usage, "remove").at(path).because(why);
+    match asked.location.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
+        b"." | b".." => {
+            let e = refused("a name that ends in . or .. is not removed");
+            return Err(e.hint("name the directory by its path in its parent directory"));
         }
-    };
+        b"" if asked.location.path == b"/" => return Err(refused("it is the root directory")),
+        _ => {}
+    }
+    let opened = open::name_of(asked)?;
     let name = opened.name();
     let entry = match opened.stat() {
         Err(e) if e.kind() == ErrorKind::NotFound && how.quiet_missing => return Ok(0),
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(open::missing_operand(path, asked.hosts)),
         other => other?,
     };
+    if entry.kind != Kind::Dir && asked.location.trailing_slash {
+        let e = refused("is not a directory");
+        return Err(if entry.kind == Kind::Link { e.hint("omit the slash to remove the symlink itself") } else { e });
+    }
     if entry.kind == Kind::Dir {
         if !how.recursive {
-            return Err(Error::new(ErrorKind::Usage, "remove").at(path).because("is a directory").hint("-r removes it and its contents"));
+            return Err(refused("is a directory").hint("-r removes it and its contents"));
         }
         if !how.force {
             if asked.location.is_remote() {
@@ -128,7 +138,7 @@ fn refuse(path: &[u8], why: &str) -> Error {
     Error::new(ErrorKind::Usage, "remove").at(path).because(why.to_string()).hint("--force removes it anyway")
 }
 
-/// `/`, the home directory and mount points are not removed by a slip.
+/// The root, mount points, the home and the working directory are not removed by a slip.
 fn precious(path: &[u8], opened: &open::Opened, entry: &Entry) -> Result<()> {
     let above = opened.store.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;
     if above.dev != entry.dev {
@@ -137,11 +147,12 @@ fn precious(path: &[u8], opened: &open::Opened, entry: &Entry) -> Result<()> {
     if (above.dev, above.ino) == (entry.dev, entry.ino) {
         return Err(refuse(path, "it is the root directory"));
     }
-    let home = std::env::var_os("HOME").and_then(|home| std::fs::metadata(home).ok());
-    if home.is_some_and(|home| {
-        (std::os::unix::fs::MetadataExt::dev(&home), std::os::unix::fs::MetadataExt::ino(&home)) == (entry.dev, entry.ino)
-    }) {
+    let is = |path: &Path| std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (entry.dev, entry.ino));
+    if std::env::var_os("HOME").is_some_and(|home| is(Path::new(&home))) {
         return Err(refuse(path, "it is your home directory"));
+    }
+    if is(Path::new(".")) {
+        return Err(refuse(path, "it is the working directory"));
     }
     Ok(())
 }
@@ -357,6 +368,8 @@ impl Removal<'_> {
                 continue;
             }
             match remove_dir(self.opened, &entry, self.how.dry) {
+                // What is still in it has been reported.
+                Err(e) if e.kind() == ErrorKind::Exists && self.failures.load(Ordering::Relaxed) > 0 => {}
                 Err(e) if e.kind() != ErrorKind::NotFound => self.fail(e.on(&entry.name)),
                 _ => (self.each)(&entry),
             }

@@ -1,6 +1,7 @@
 //! `haul sum`: a hash of every file of a tree, as a manifest or in the form of the coreutils.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,15 @@ pub struct Choice<'a> {
     pub chosen: Chosen<'a>,
     pub algorithm: Algorithm,
     pub format: Format,
+    /// Files that are left out, by their real paths: the output.
+    pub omitted: &'a [PathBuf],
+}
+
+impl Choice<'_> {
+    /// The omitted files that are below what was opened.
+    fn omitted_in(&self, opened: &open::Opened) -> Vec<Vec<u8>> {
+        self.omitted.iter().filter_map(|file| opened.path_of(file)).collect()
+    }
 }
 
 /// Hashes a whole file: where it lies if the store can, else through one buffer, as fast as the meter lets it.
@@ -96,9 +106,15 @@ struct Hashing<'a> {
     /// Lines of a manifest are wanted, objects of JSON are.
     wants: (bool, bool),
     failed: Failed<'a>,
+    /// See [`Choice::omitted_in`].
+    omitted: Vec<Vec<u8>>,
 }
 
 impl Hashing<'_> {
+    fn is_omitted(&self, entry: &Entry) -> bool {
+        !self.omitted.is_empty() && self.omitted.contains(&entry.name.path())
+    }
+
     /// The lines of a file, behind the path by which they are sorted.
     fn record(&self, entry: &Entry) -> Result<Vec<u8>> {
         let Choice { algorithm, format, .. } = *self.choice;
@@ -134,7 +150,7 @@ impl Hashing<'_> {
             if !self.choice.chosen.admits(entry, self.top) {
                 return Descend::No;
             }
-            if entry.kind == Kind::File {
+            if entry.kind == Kind::File && !self.is_omitted(entry) {
                 match self.record(entry) {
                     Ok(record) => found(&record),
                     Err(e) => fail(e),
@@ -175,7 +191,8 @@ pub fn help(
         outbox.put(&shared::count(FAILURES, failures.swap(0, Ordering::Relaxed)));
         outbox.flush();
     };
-    let hashing = Hashing { path: &asked.path, opened: &opened, top: &top, choice, reading, wants, failed };
+    let omitted = choice.omitted_in(&opened);
+    let hashing = Hashing { path: &asked.path, opened: &opened, top: &top, choice, reading, wants, failed, omitted };
     hashing.run(Some(stage), &found, &failures, &flush)
 }
 
@@ -218,7 +235,8 @@ pub fn sum(
             Some(())
         })
     });
-    let hashing = Hashing { path: &asked.path, opened: &opened, top: &top, choice, reading, wants, failed };
+    let omitted = choice.omitted_in(&opened);
+    let hashing = Hashing { path: &asked.path, opened: &opened, top: &top, choice, reading, wants, failed, omitted };
     hashing.run(stage, &keep, &failures, &|| ())?;
     if let Some(e) = unspilled.lock().expect("no panic while held").take() {
         return Err(Error::io(e, "spill"));

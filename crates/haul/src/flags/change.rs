@@ -61,7 +61,7 @@ pub struct RmFlags {
     pub recursive: bool,
     /// `-f`: what is not there is no error.
     pub ignore_missing: bool,
-    /// `--force`: also `/`, the home directory, a mount point or a whole bucket.
+    /// `--force`: also the home or working directory, a mount point or a whole bucket.
     pub force: bool,
     pub dry: bool,
     /// Only of objects: every version, for good.
@@ -77,7 +77,7 @@ pub struct RmFlags {
 
 /// Remove files, and with -r directories
 ///
-/// The root, the home directory, a mount point or a whole bucket need --force (not -f). Objects are removed in batches of 1,000.
+/// The home or working directory, a mount point or a whole bucket need --force (not -f). Objects are removed in batches of 1,000.
 /// With filters, PATH itself and directories that keep something stay.
 #[derive(Args)]
 #[command(
@@ -99,7 +99,7 @@ pub struct RmArgs {
     /// Ignore missing files
     #[arg(short = 'f', long)]
     ignore_missing: bool,
-    /// Allow removing /, the home directory, a mount point or a whole bucket
+    /// Allow removing the home or working directory, a mount point or a whole bucket
     #[arg(long)]
     force: bool,
     /// Show what would be removed, and do nothing

@@ -235,7 +235,7 @@ struct DeleteArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 struct SeeArgs {
-    /// Print one line per change, in rsync's format, with the reason
+    /// Print one line per change, in rsync's format
     #[arg(short = 'i', long)]
     itemize_changes: bool,
     /// Print detailed statistics at the end

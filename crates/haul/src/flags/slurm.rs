@@ -209,6 +209,9 @@ impl SlurmArgs {
         if self.pbs && self.submit {
             return Err("--submit is for Slurm; write the script with --pbs and submit it with qsub".into());
         }
+        if self.time.is_some_and(|time| time.is_zero()) {
+            return Err("--time 0 leaves the job no time; name a duration, as in --time 2h".into());
+        }
         let given = self.copy.iter().any(|word| word == "--requeue");
         let requeue = !self.no_requeue && self.command.resumes();
         let mut words = self.copy;
@@ -245,7 +248,7 @@ impl SlurmArgs {
                 mpi: self.mpi,
                 requeue,
             },
-            resources: Resources { nodes: self.nodes, tasks, cpus: self.cpus, time: self.time.filter(|time| !time.is_zero()) },
+            resources: Resources { nodes: self.nodes, tasks, cpus: self.cpus, time: self.time },
             work: Work {
                 rate: self.rate.0.ok_or("--rate 0 would never end; name a rate above")?,
                 files_rate: self.files_rate,

@@ -110,7 +110,8 @@ pub fn run(
                 break Err(e);
             }
             out::say(&ranks.title());
-            exit = out::worst([exit, out::error(&e)]);
+            let ended = out::error(&e);
+            exit = if exit == Exit::Success { ended } else { exit };
         }
     };
     session.close();

@@ -9,7 +9,7 @@ use haul_core::report::{Ending, Report};
 
 use super::json::{self, Record};
 use super::summary::{self, Context};
-use super::{Renderer, State, lines, live, text};
+use super::{Listing, Renderer, State, lines, live, text};
 
 /// Failures written out while the run goes on; beyond that they are counted, unless `-v` asks for all.
 const FAILURES_INLINE: u64 = 20;
@@ -96,7 +96,7 @@ impl Renderer {
         }
         if state.failures == FAILURES_INLINE + 1 {
             let all = match (&state.failed_to, &state.log) {
-                (Some(list), _) => format!("all names are in {}", list.title),
+                (Some(list), _) => list.contents(),
                 (None, Some(_)) => "the log has all of them".into(),
                 (None, None) => "--failed-to FILE or --log FILE records all".into(),
             };
@@ -169,9 +169,10 @@ impl Renderer {
             started: clock.local(state.started),
             completed: clock.local((clock.now)()),
             command: self.options.command.clone(),
-            failed_to: state.failed_to.as_ref().map(|list| list.title.clone()),
+            failed_to: state.failed_to.as_ref().map(Listing::contents),
             width: self.width(state),
             network: state.run.network,
+            starts_over: state.run.starts_over,
         };
         for line in summary::summary(report, &context) {
             self.log(state, &line);
@@ -180,7 +181,7 @@ impl Renderer {
             }
         }
         if self.options.quiet && report.ending != Ending::Complete {
-            self.error_line(state, "haul: ", "", summary::ended(report.ending));
+            self.error_line(state, "haul: ", "", summary::ended(report.ending, context.starts_over));
         }
         let left_out = state.failed_to.as_ref().map_or(0, |list| list.names.left_out())
             + state.names.left_out()

@@ -146,6 +146,14 @@ fn points_to(entry: &Entry) -> String {
     entry.target.as_ref().map(|target| format!(" -> {}", show(target))).unwrap_or_default()
 }
 
+/// `cstpoguax` of attributes that differ.
+fn letters(differ: MetaMask) -> String {
+    let of = |mask: MetaMask, letter| if differ.has(mask) { letter } else { '.' };
+    let [t, p, o] = [of(MetaMask::MTIME, 't'), of(MetaMask::MODE, 'p'), of(MetaMask::OWNER, 'o')];
+    let [g, a, x] = [of(MetaMask::GROUP, 'g'), of(MetaMask::ACL, 'a'), of(MetaMask::XATTR, 'x')];
+    format!("..{t}{p}{o}{g}.{a}{x}")
+}
+
 /// rsync's `--itemize-changes`: `YXcstpoguax path`. What an event does not say is `?`, as rsync writes it
 /// for what an older peer does not tell.
 pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
@@ -159,11 +167,13 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
     const NEW: &str = "+++++++++";
     let moved = match why {
         Why::Size => ".s.......".into(),
+        Why::SizeAndTime => ".st......".into(),
         Why::Time => "..t......".into(),
         Why::Content | Why::Target => "c........".into(),
         Why::Unfinished => ".??......".into(),
         Why::Forced | Why::Same | Why::Newer | Why::Policy | Why::NotAsked => ".........".into(),
-        Why::Attributes | Why::Options(_) => "..????.??".into(),
+        Why::Attributes(differ) if !differ.is_empty() => letters(differ),
+        Why::Attributes(_) | Why::Options(_) => "..????.??".into(),
         Why::New | Why::Type | Why::Extra | Why::Shadowed | Why::SameFile => NEW.to_string(),
     };
     let code = match action {
@@ -172,8 +182,8 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
         Action::MakeDir | Action::Create | Action::Missing => format!("c{letter}{NEW}"),
         Action::Link | Action::Special => format!("c{letter}{moved}"),
         Action::Replace if entry.kind != Kind::File => format!("c{letter}{moved}"),
-        Action::Replace | Action::Differs if why != Why::Attributes => format!(">{letter}{moved}"),
-        Action::Replace | Action::Differs | Action::SetMeta => format!(".{letter}..????.??"),
+        Action::Replace | Action::Differs if !matches!(why, Why::Attributes(_)) => format!(">{letter}{moved}"),
+        Action::Replace | Action::Differs | Action::SetMeta => format!(".{letter}{moved}"),
         Action::HardLink | Action::Rename => format!("h{letter}{NEW}"),
         Action::Keep | Action::Skip => format!(".{letter}         "),
     };
@@ -271,6 +281,7 @@ mod tests {
     #[test]
     fn itemised_lines_are_rsyncs() {
         use Action as A;
+        let owners = MetaMask::OWNER.with(MetaMask::GROUP).with(MetaMask::XATTR);
         let table = [
             (A::Create, Why::New, Kind::File, ">f+++++++++ a/b"),
             (A::MakeDir, Why::New, Kind::Dir, "cd+++++++++ a/b/"),
@@ -280,21 +291,24 @@ mod tests {
             (A::Special, Why::New, Kind::Block, "cD+++++++++ a/b"),
             (A::HardLink, Why::SameFile, Kind::File, "hf+++++++++ a/b"),
             (A::Replace, Why::Size, Kind::File, ">f.s....... a/b"),
+            (A::Replace, Why::SizeAndTime, Kind::File, ">f.st...... a/b"),
             (A::Replace, Why::Time, Kind::File, ">f..t...... a/b"),
             (A::Replace, Why::Content, Kind::File, ">fc........ a/b"),
             (A::Replace, Why::Type, Kind::File, ">f+++++++++ a/b"),
             (A::Replace, Why::Forced, Kind::File, ">f......... a/b"),
             (A::Replace, Why::Unfinished, Kind::File, ">f.??...... a/b"),
             (A::Replace, Why::Type, Kind::Dir, "cd+++++++++ a/b/"),
-            (A::SetMeta, Why::Attributes, Kind::File, ".f..????.?? a/b"),
-            (A::SetMeta, Why::Attributes, Kind::Dir, ".d..????.?? a/b/"),
+            (A::SetMeta, Why::Attributes(MetaMask::NONE), Kind::File, ".f..????.?? a/b"),
+            (A::SetMeta, Why::Attributes(MetaMask::MODE), Kind::Dir, ".d...p..... a/b/"),
+            (A::SetMeta, Why::Attributes(MetaMask::MTIME.with(MetaMask::ACL)), Kind::File, ".f..t....a. a/b"),
+            (A::SetMeta, Why::Attributes(owners), Kind::File, ".f....og..x a/b"),
             (A::Delete, Why::Extra, Kind::File, "*deleting   a/b"),
             (A::Delete, Why::Extra, Kind::Dir, "*deleting   a/b/"),
             (A::Keep, Why::Same, Kind::File, ".f          a/b"),
             (A::Missing, Why::New, Kind::File, ">f+++++++++ a/b"),
             (A::Missing, Why::New, Kind::Dir, "cd+++++++++ a/b/"),
             (A::Differs, Why::Content, Kind::File, ">fc........ a/b"),
-            (A::Differs, Why::Attributes, Kind::File, ".f..????.?? a/b"),
+            (A::Differs, Why::Attributes(MetaMask::MODE), Kind::File, ".f...p..... a/b"),
             (A::Extra, Why::Extra, Kind::File, "*deleting   a/b"),
         ];
         for (action, why, kind, line) in table {
@@ -311,7 +325,7 @@ mod tests {
         hostile.name = Name::new(&Dir::root(), b"x\x1b[2J\n\xff");
         let lines = [
             explained(Action::Create, Why::New, &entry("a/b", Kind::File)),
-            explained(Action::SetMeta, Why::Attributes, &entry("", Kind::Dir)),
+            explained(Action::SetMeta, Why::Attributes(MetaMask::NONE), &entry("", Kind::Dir)),
             explained(Action::Replace, Why::Size, &hostile),
             done(Action::MakeDir, &entry("a", Kind::Dir)),
         ];

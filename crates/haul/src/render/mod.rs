@@ -86,6 +86,14 @@ struct Listing {
     title: String,
 }
 
+impl Listing {
+    /// Which names are where.
+    fn contents(&self) -> String {
+        let names = if self.names.left_out() > 0 { "all names without a newline" } else { "all names" };
+        format!("{names} are in {}", self.title)
+    }
+}
+
 impl Renderer {
     pub fn new(mut options: Options, outputs: Outputs) -> Arc<Self> {
         options.live &= !options.json && !options.quiet;

@@ -133,6 +133,8 @@ pub struct Run {
     pub destination: Option<String>,
     /// One end at least is another machine.
     pub network: bool,
+    /// A source that cannot be read again: nothing is resumed.
+    pub starts_over: bool,
     /// When a deadline stops it, since its beginning.
     pub stops: Option<std::time::Duration>,
 }

@@ -33,12 +33,14 @@ pub struct Context {
     pub completed: String,
     /// The command line, to be pasted, when the caller knows it.
     pub command: Option<String>,
-    /// Where all names that failed are, when `--failed-to` was given.
+    /// `all names are in FILE`, when `--failed-to` was given.
     pub failed_to: Option<String>,
     /// Columns to fold long lines at.
     pub width: Option<usize>,
     /// Bytes passed a network: rates are shown in bits, too.
     pub network: bool,
+    /// The same command would not resume this run, but start over.
+    pub starts_over: bool,
 }
 
 /// A run of less than this is given no advice.
@@ -59,7 +61,12 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
         }
     }
     for (word, n) in &report.refused {
-        table.row("Not set", format!("{word} of {}: {}", things(*n, "entry"), refusal(word)));
+        let denied = report.denied.iter().find(|(known, _)| known == word).map_or(0, |(_, denied)| *denied);
+        for (n, why) in [(denied, "not permitted"), (n.saturating_sub(denied), refusal(word))] {
+            if n > 0 {
+                table.row("Not set", format!("{word} of {}: {why}", things(n, "entry")));
+            }
+        }
     }
     if let Some(why) = &report.deletes_skipped {
         table.row("Not deleted", hints::skipped(why));
@@ -100,7 +107,7 @@ fn head(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let result = match report.ending {
         Ending::Complete if report.failed > 0 => Some("completed with errors, listed below"),
         Ending::Complete => None,
-        other => Some(ended(other)),
+        other => Some(ended(other, context.starts_over)),
     };
     if let Some(result) = result {
         table.row("Result", result.into());
@@ -116,8 +123,11 @@ fn head(report: &Report, context: &Context, long: bool, table: &mut Table) {
 }
 
 /// How a run ended, in words.
-pub fn ended(ending: Ending) -> &'static str {
+pub fn ended(ending: Ending, starts_over: bool) -> &'static str {
     match ending {
+        Ending::Interrupted if starts_over => "interrupted",
+        Ending::Deadline if starts_over => "stopped at the deadline",
+        Ending::Timeout if starts_over => "no progress within --timeout",
         Ending::Complete => "complete",
         Ending::Interrupted => "interrupted; run the same command again to resume",
         Ending::Deadline => "stopped at the deadline; run the same command again to resume",
@@ -165,7 +175,8 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
         };
         table.row(would("Created", "Create"), kinds(&report.made) + &linked);
         if report.renamed.total() > 0 {
-            table.row(would("Renamed", "Rename"), format!("{}, including the contents of directories", kinds(&report.renamed)));
+            let contents = if report.renamed.dirs > 0 { ", including the contents of directories" } else { "" };
+            table.row(would("Renamed", "Rename"), kinds(&report.renamed) + contents);
         }
         if report.kept.total() > 0 {
             table.row("Unchanged", kinds(&report.kept));
@@ -213,7 +224,7 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
         table.row("Data", "nothing to transfer".into());
     } else if report.bytes > 0 || context.mode != Mode::Check {
         let here = if apart { "" } else { &per_file };
-        table.row("Data", format!("{} {word}, {} bytes{here}", bytes(report.bytes), count(report.bytes)));
+        table.row("Data", format!("{} {word}, {}{here}", bytes(report.bytes), things(report.bytes, "byte")));
     }
     if apart {
         table.row("File sizes", bytes(report.file_bytes) + &per_file);
@@ -285,7 +296,9 @@ fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
     } else {
         let parts: Vec<String> =
             shown.filter(|(_, d)| share(*d) > 0).map(|(word, d)| format!("{word} {} ({}%)", duration(*d), share(*d))).collect();
-        table.row("Time", format!("{}, summed over workers", parts.join(", ")));
+        if !parts.is_empty() {
+            table.row("Time", format!("{}, summed over workers", parts.join(", ")));
+        }
     }
 }
 
@@ -316,9 +329,9 @@ fn failures(report: &Report, context: &Context) -> Vec<String> {
     }
     match (total.saturating_sub(shown as u64), &context.failed_to) {
         (0, None) => {}
-        (0, Some(file)) => lines.push(format!("  all names are in {file}")),
+        (0, Some(names)) => lines.push(format!("  {names}")),
         (more, None) => lines.push(format!("  and {} more; --failed-to FILE writes all names", count(more))),
-        (more, Some(file)) => lines.push(format!("  and {} more; all names are in {file}", count(more))),
+        (more, Some(names)) => lines.push(format!("  and {} more; {names}", count(more))),
     }
     lines
 }
@@ -343,21 +356,25 @@ fn ending(report: &Report, context: &Context) -> Vec<String> {
         }
         Ending::Complete if report.failed > 0 => command("Fix the errors and rerun; finished files are skipped"),
         Ending::Complete => return Vec::new(),
+        Ending::Interrupted | Ending::Deadline | Ending::Timeout if context.starts_over => return Vec::new(),
         Ending::Interrupted | Ending::Deadline | Ending::Timeout => {
             command("Transferred data is kept. To resume, run the same command again")
         }
         Ending::Stopped => {
             let kinds = &report.failed_kinds;
-            let what = kinds.iter().find(|kind| kind.ends_the_run()).or(kinds.first()).map_or("the cause is fixed", |kind| remedy(*kind));
-            command(&format!("Transferred data is kept. Once {what}, run the same command again"))
+            let kind = kinds.iter().find(|kind| kind.ends_the_run()).or(kinds.first());
+            let what = kind.map_or("the cause is fixed", |kind| remedy(*kind, report));
+            let kept = if context.starts_over { "" } else { "Transferred data is kept. " };
+            command(&format!("{kept}Once {what}, run the same command again"))
         }
         Ending::TooManyDeletes => command("If the deletes are intended, rerun with a larger --max-delete"),
     };
     std::iter::once(String::new()).chain(next).collect()
 }
 
-fn remedy(kind: ErrorKind) -> &'static str {
+fn remedy(kind: ErrorKind, report: &Report) -> &'static str {
     match kind {
+        ErrorKind::ReadOnly if report.read_only_source => "the source is writable",
         ErrorKind::NoSpace => "there is space",
         ErrorKind::Quota => "the quota allows it",
         ErrorKind::Limit => "the limit is raised",

@@ -169,17 +169,18 @@ impl<'a> Session<'a> {
             ranks.go(directory.is_some())?;
         }
         let journal = with_test_hook(journal);
+        let streams = job.roots.iter().any(|root| root.store.caps().streams);
         self.renderer.begin(render::Run {
             job: directory.as_ref().map(|directory| directory.id()),
             sources: identity.sources.clone(),
             destination: Some(identity.target.clone()),
             stops: job.deadline,
             network: job.target.caps().remote || job.roots.iter().any(|root| root.store.caps().remote),
+            starts_over: streams,
         });
         let processors = crate::allocation::processors();
         let tuner = workers::tuner(&job, processors);
         let mut sentence = sentence.to_string();
-        let streams = job.roots.iter().any(|root| root.store.caps().streams);
         if !past.is_empty() && !streams {
             sentence.push_str(if usage.choice.restart { ", starting over" } else { ", resuming an earlier run" });
         }

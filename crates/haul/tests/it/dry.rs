@@ -24,7 +24,7 @@ fn done(line: &str, reasons: bool) -> (String, String) {
 fn a_dry_run_gives_reasons() {
     let w = World::new("");
     let tree = w.tree("src: new=5 size=6 time=7 mode=8:0600 same=9 d/n=1 l->new dst: size=7 time=7 mode=8:0644 same=9 old=1 od/x=2 l->old");
-    for name in ["src/mode", "dst/mode", "src/same", "dst/same", "src/time"] {
+    for name in ["src/mode", "dst/mode", "src/same", "dst/same", "src/time", "src/size"] {
         tree.set_mtime(name, 1_000_000_000, 0).unwrap();
     }
     assert_snapshot!(w.haul("sync -n --delete src/ dst").run().snapshot(), @"
@@ -57,12 +57,12 @@ fn a_dry_run_gives_reasons() {
     *deleting   od/
     *deleting   od/x
     *deleting   old
-    .d..????.?? ./
-    .f..????.?? mode
+    .d..t...... ./
+    .f...p..... mode
     >f+++++++++ d/n
     >f+++++++++ new
     >f..t...... time
-    >f.s....... size
+    >f.st...... size
     cLc........ l -> new
     cd+++++++++ d/
     Items:       9 (6 files, 2 directories, 1 symlink)

@@ -11,6 +11,7 @@ mod limits;
 mod moves;
 mod outlets;
 mod race;
+mod rm;
 mod selection;
 mod set;
 mod slash;

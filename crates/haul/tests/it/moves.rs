@@ -167,3 +167,12 @@ fn one_tree_under_two_paths_is_not_moved_onto_itself() {
     drop(mounted);
     assert_eq!(w.names("s"), "f link");
 }
+
+#[test]
+fn a_source_that_cannot_be_deleted_from_is_named_as_the_source() {
+    let w = World::new("src/");
+    let _mounted = Mounted::tmpfs(&w.path("src"), "size=1M");
+    w.write("src/f", "x");
+    w.sh("mount -o remount,ro src");
+    w.haul("mv src/f z").ends(11).out_has("Once the source is writable").never_says("the destination is writable");
+}

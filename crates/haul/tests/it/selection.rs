@@ -167,7 +167,7 @@ fn files_from_takes_the_names_in_the_list() {
     Items:       1 file
     Created:     1 file
     Errors:      1
-    Data:        1 B transferred, 1 bytes
+    Data:        1 B transferred, 1 byte
 
     Failures:
       nothing: read: no such file or directory

@@ -26,3 +26,12 @@ fn trees_of_the_kernel_are_copied() {
     world.haul("cp -r /proc/sys/kernel/random/ random").ends(0);
     assert_eq!(world.read("random/poolsize"), std::fs::read("/proc/sys/kernel/random/poolsize").expect("read"));
 }
+
+/// Standard input cannot be read again, so nothing is said of resuming.
+#[test]
+fn a_stopped_copy_of_standard_input_does_not_claim_to_resume() {
+    let world = World::new("");
+    let mut run = world.haul("cp --timeout 1s - zz").piped();
+    let _open = run.input();
+    run.wait().code(30).never_says("resume").never_says("is kept");
+}

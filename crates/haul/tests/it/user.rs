@@ -30,6 +30,23 @@ fn archive_says_once_what_it_may_not_keep() {
     assert_eq!((again.status.code(), again.items()), (Some(0), vec![]));
 }
 
+/// A file of somebody else that may be written to: only its owner may set its mode and time.
+#[test]
+fn attributes_that_may_not_be_set_do_not_count_as_set() {
+    let w = World::of_user("src: a=5:0600 dst: a=5:0664");
+    w.write("dst/a", w.read("src/a"));
+    w.chown("dst/a", 0, haul_test::nobody::NOBODY);
+    for path in ["src/a", "dst/a", "src", "dst"] {
+        w.age(path);
+    }
+    for flags in ["", "-c "] {
+        let ran = w.haul(&format!("cp {flags}src/ dst")).succeeds();
+        assert_eq!((ran.summary("Attributes"), ran.summary("Created")), (None, Some("0")), "{ran}");
+        ran.out_has("mode of 1 entry: not permitted").never_says("not supported");
+        assert_eq!(w.mode("dst/a"), 0o664);
+    }
+}
+
 #[test]
 fn own_set_id_bits_stay_with_archive() {
     let w = World::of_user("src: a=5:0755");
@@ -184,4 +201,26 @@ fn jobs_that_finished_long_ago_are_listed_when_all_are_asked_for() {
     assert!(usual.contains("2 jobs finished earlier: `haul jobs list --all`"), "{usual}");
     assert_eq!(finished(&listed("jobs list --all")), 22);
     assert_eq!(listed("jobs --json").lines().count(), 22);
+}
+
+#[test]
+fn cleaning_jobs_quietly_prints_nothing() {
+    let w = World::new("src: a=1");
+    w.haul("cp -q src/a dst").succeeds();
+    for _ in 0..2 {
+        let cleaned = w.haul("jobs clean -q").succeeds();
+        assert_eq!((cleaned.out.as_str(), cleaned.err.as_str()), ("", ""));
+    }
+    assert_eq!(w.haul("jobs --json").succeeds().out, "");
+}
+
+#[test]
+fn names_that_a_list_cannot_have_are_not_said_to_be_in_it() {
+    let w = World::of_user("src: ok=1");
+    w.write("src/a\nb", "x");
+    w.give_all();
+    w.chmod("src/a\nb", 0o000);
+    let ran = w.haul("cp --failed-to list src/ dst").ends(23);
+    ran.out_has("all names without a newline are in list").err_has("omitted from the list");
+    assert_eq!(w.text("list"), "");
 }

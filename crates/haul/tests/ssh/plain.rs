@@ -110,6 +110,10 @@ fn wildcards_on_the_host_are_matched_by_haul() {
     w.write("src/a*b", "star");
     assert_eq!(w.haul("cat testhost:~/src/a*b").ends(0).out, "star");
     w.haul("ls testhost:~/src/f1*").ends(0).out_has("/src/f1\n").out_has("/src/f12\n").never_says("/src/g");
+    // As ls(1): files come first and once, what is in directories below their names.
+    let listed = w.haul("ls testhost:~/src/d* testhost:~/src/f1*").ends(0).out;
+    let names: Vec<&str> = listed.lines().map(|line| line.rsplit_once('/').map_or(line, |(_, name)| name)).collect();
+    assert_eq!(names, ["f1", "f12", "d1:", "x", "d2:", "y"], "{listed}");
     w.haul("rm testhost:~/src/f*").ends(0);
     assert_eq!(w.names("src"), ".f1h a*b axb d1/ d1/x d2/ d2/y g");
     for words in ["ls testhost:~/src/z*", "cp testhost:~/src/z* dst", "rm testhost:~/z*/x"] {
@@ -242,6 +246,15 @@ fn devices_are_refused_because_sftp_has_no_device_numbers() {
     w.sh("cp -a src/null here/null");
     w.says(23, "cp -a testhost:~/src/ here", &["null"]);
     assert_eq!(w.meta("here/null").rdev(), w.meta("src/null").rdev());
+}
+
+#[test]
+fn only_attributes_that_an_entry_has_are_lost() {
+    let w = World::new("src: a=5 b=6 c=7");
+    w.sh("setfattr -n user.colour -v blue src/a");
+    w.haul("cp -a src/ testhost:~/one").ends(0).out_has("xattr of 1 entry").never_says("acl of");
+    w.sh("setfacl -m u:1234:r-- src/b src/c");
+    w.haul("cp -a src/ testhost:~/two").ends(0).out_has("xattr of 1 entry").out_has("acl of 2 entries");
 }
 
 #[test]

@@ -150,16 +150,21 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
     let mut planner = cx.planner.clone();
     planner.policy.compare = Compare::SizeAndTime;
     cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
-    let differ = planner.attributes_differ(entry, &target);
+    let differing = planner.differing(entry, &target);
+    let differ = !differing.is_empty();
     // Options are set together with attributes that differ.
     let lacked = if cx.target().refreshes() { retry(|| cx.target().refresh(&name, differ || !cx.writes()))? } else { OptionSet::NONE };
     if differ || !lacked.is_empty() {
+        let mut refused = MetaMask::NONE;
         if differ && cx.writes() {
             let spec = MetaSpec { name: &name, entry, keep: cx.job.keep };
             let landed = retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
             cx.out.refused(entry, landed.refused);
+            refused = landed.refused;
         }
-        cx.out.set_meta(if lacked.is_empty() { Why::Attributes } else { Why::Options(lacked) }, entry);
+        if !refused.has(MetaMask::DENIED) {
+            cx.out.set_meta(if lacked.is_empty() { Why::Attributes(differing) } else { Why::Options(lacked) }, entry);
+        }
     } else {
         cx.out.report().kept.files += 1;
         cx.out.keep(Why::Same, entry);

@@ -3,7 +3,8 @@
 use super::facts::{Data, Facts};
 use super::show::time;
 use crate::flags::connect::Connect;
-use crate::units::{count, duration, rate};
+use crate::render::things;
+use crate::units::{duration, rate};
 use haul_stores::agent::NO_DATA;
 use haul_stores::ssh::Flags;
 
@@ -110,8 +111,8 @@ fn noise(facts: &Facts) -> Option<String> {
     let noise = facts.system.as_ref()?.noise;
     (noise > 0).then(|| {
         format!(
-            "its login scripts print {} bytes without a terminal: haul skips them, but SFTP, scp and rsync may fail",
-            count(noise as u64)
+            "its login scripts print {} without a terminal: haul skips them, but SFTP, scp and rsync may fail",
+            things(noise as u64, "byte")
         )
     })
 }

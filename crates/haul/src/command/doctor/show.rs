@@ -2,6 +2,7 @@
 
 use super::facts::{Clock, Direction, Facts, Home, Login, Sftp};
 use crate::render::fold;
+use crate::render::things;
 use crate::units::{bytes, count};
 
 /// Columns of a line, and of the words that name it.
@@ -29,7 +30,7 @@ pub fn text(facts: &Facts) -> String {
     }
     if let Some(system) = &facts.system {
         let shell = system.shell.as_ref().map_or(String::new(), |shell| format!(", login shell {shell}"));
-        let noise = if system.noise > 0 { format!(", login scripts print {} bytes", count(system.noise as u64)) } else { String::new() };
+        let noise = if system.noise > 0 { format!(", login scripts print {}", things(system.noise as u64, "byte")) } else { String::new() };
         block.add("system", &format!("{}{shell}{noise}", system.name));
     }
     match (&facts.haul, &facts.haul_error) {

@@ -62,7 +62,7 @@ pub fn clean(state: &State, view: &View, means: &Means<'_>, dry: bool, report: &
         }
     }
     clean.running.iter().for_each(|job| says.running(job));
-    if nothing && !says.report.json {
+    if nothing && !says.report.json && !says.report.quiet {
         let old = older_than.map_or(String::new(), |age| format!(" without a heartbeat for {}", units::duration(age)));
         says.report.line(&format!("no jobs{old} in {}", view.root));
     }
@@ -158,6 +158,9 @@ impl Says<'_> {
             let cleaned = Cleaned { job: &job.id, action, unfinished_files: Some(files as u64), names_again: Some(names), reason: None };
             return self.report.record(&cleaned.line());
         }
+        if self.is_quiet() {
+            return;
+        }
         let word = if self.dry { "would be removed" } else { "removed" };
         let with = if files > 0 { format!(", with {} at the destination", things(files as u64, "unfinished file")) } else { String::new() };
         let line = format!("{}  {word}{with}: {} -> {}", self.short(job), from(job), job.target);
@@ -168,7 +171,15 @@ impl Says<'_> {
         }
     }
 
+    /// Whether to print errors only. A dry run has nothing else to print.
+    fn is_quiet(&self) -> bool {
+        self.report.quiet && !self.report.json && !self.dry
+    }
+
     fn running(&mut self, job: &JobInfo) {
+        if self.is_quiet() {
+            return;
+        }
         let JobState::Running { pid, host } = &job.state else { return self.left(job, "it is running") };
         self.left(job, &format!("it is running, as process {pid} on {}", show(host.as_bytes())));
     }

@@ -24,7 +24,7 @@ use crate::{out, render, units};
 const SHORT: usize = 8;
 
 pub fn run(command: &JobsCommand, global: &Global) -> Exit {
-    let mut report = Report { json: global.json, text: String::new(), failed: false };
+    let mut report = Report { json: global.json, quiet: global.quiet, text: String::new(), failed: false };
     let done = state(global).and_then(|state| {
         let view = View::of(&state);
         match command {
@@ -61,6 +61,7 @@ fn unix(time: SystemTime) -> i64 {
 /// What is printed at the end, in one piece.
 struct Report {
     json: bool,
+    quiet: bool,
     text: String,
     failed: bool,
 }

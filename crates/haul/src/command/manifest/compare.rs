@@ -158,6 +158,8 @@ pub struct Tree<'a> {
     pub opened: &'a open::Opened,
     /// As it was typed.
     pub path: &'a [u8],
+    /// Where the manifest is in it, if it is: it is not extra.
+    pub manifest: Option<&'a [u8]>,
 }
 
 /// Reads every file of a manifest again and, unless `one_way`, looks for files that it does not have.
@@ -169,7 +171,6 @@ pub fn check(
     told: Reports<'_>,
     ranks: Option<Shared<'_>>,
 ) -> Result<Checks> {
-    let Tree { opened, path } = tree;
     let spill = std::env::temp_dir();
     let turns: Arc<(Mutex<Turns>, Condvar)> = Arc::default();
     let counts = Mutex::new(Checks::default());
@@ -213,7 +214,7 @@ pub fn check(
         *at += batch.len() as u64;
         Ok(Some(vec![Batch { first, lines: batch }]))
     };
-    let pool = Pool::new(reading.threads(&*opened.store), reading.cancel, &spill, stage);
+    let pool = Pool::new(reading.threads(&*tree.opened.store), reading.cancel, &spill, stage);
     pool.run_fed(&|batch: Batch| compare_batch(&batch, tree, reading, &settle), &|| (), Some(&feed))?;
     lock(&turns.0).report(&mut lock(&counts), &told);
     let mut checks = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +225,7 @@ pub fn check(
             unseen.fetch_add(1, Ordering::Relaxed);
             (told.failed)(e, kind);
         };
-        checks.extra = extras(opened, path, listed, lines.format.map(|f| f.0), reading, Reports { failed: &failed, ..told }, ranks)?;
+        checks.extra = extras(tree, listed, lines.format.map(|f| f.0), reading, Reports { failed: &failed, ..told }, ranks)?;
         // A tree of which a part was not seen is not verified.
         checks.failed += unseen.into_inner();
     }
@@ -328,8 +329,7 @@ fn walk(
 
 /// Files that the manifest does not have: two sorted streams, merged.
 fn extras(
-    opened: &open::Opened,
-    tree: &[u8],
+    tree: Tree<'_>,
     listed: Sorter,
     format: Option<Format>,
     reading: Reading<'_>,
@@ -356,7 +356,7 @@ fn extras(
             (told.failed)(&Error::io(e, "spill"), Kind::File);
         }
     };
-    walk(opened, reading, stage, &found, told.failed, &|| ())?;
+    walk(tree.opened, reading, stage, &found, told.failed, &|| ())?;
     for (e, kind) in lock(&unlisted).drain(..) {
         (told.failed)(&e, kind);
     }
@@ -369,13 +369,13 @@ fn extras(
         let (path, size) = record.split_at(record.iter().position(|byte| *byte == 0).unwrap_or(record.len()));
         let known = loop {
             let Some(Ok(line)) = listed.peek() else { break false };
-            let line = if format == Some(Format::Coreutils) { below(tree, line) } else { line };
+            let line = if format == Some(Format::Coreutils) { below(tree.path, line) } else { line };
             match line.cmp(path) {
                 std::cmp::Ordering::Less => drop(listed.next()),
                 order => break order.is_eq(),
             }
         };
-        if !known {
+        if !known && tree.manifest != Some(path) {
             extra += 1;
             let size = size.get(1..).and_then(|size| size.try_into().ok()).map(u64::from_be_bytes);
             (told.found)(Found { action: Action::Extra, why: Why::Extra, path, size });

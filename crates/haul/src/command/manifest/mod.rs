@@ -44,7 +44,7 @@ pub fn check(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<&
     let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
     let help = |stage, phase, asked: &Argument<'_>| {
         let (stage, opened) = shared::opened(stage, || open::argument(asked))?;
-        compare::help(stage, phase, Tree { opened: &opened, path: &asked.path }, reading)
+        compare::help(stage, phase, Tree { opened: &opened, path: &asked.path, manifest: None }, reading)
     };
     shared::run(ranks, std::slice::from_ref(&flags.spec.destination), &flags.connect, lead, help)
 }
@@ -85,7 +85,12 @@ fn compared(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<Sh
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
     let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
-    let checks = compare::check(&mut *from, Tree { opened: &opened, path: &asked.path }, flags.is_one_way(), reading, reports, ranks)?;
+    let within = match input {
+        Input::Stdin => None,
+        Input::File(path) => std::fs::canonicalize(path).ok().and_then(|real| opened.path_of(&real)),
+    };
+    let tree = Tree { opened: &opened, path: &asked.path, manifest: within.as_deref() };
+    let checks = compare::check(&mut *from, tree, flags.is_one_way(), reading, reports, ranks)?;
     reporter.sums(manifest, checks)?;
     Ok(match checks {
         Checks { failed: 1.., .. } => Exit::Partial,

@@ -106,8 +106,8 @@ fn course(figures: &Figures, width: usize, to: &mut String) {
     let files = (figures.files + figures.unchanged) as f64 / elapsed;
     let unchanged = if figures.unchanged > 0 { format!(" and {} unchanged", units::count(figures.unchanged)) } else { String::new() };
     let sum = format!(
-        "Over the run: {} files{unchanged}, {} in {}: {rate}, {files:.0} files/s; workers: {workers}.",
-        units::count(figures.files),
+        "Over the run: {}{unchanged}, {} in {}: {rate}, {files:.0} files/s; workers: {workers}.",
+        units::files(figures.files),
         units::bytes(figures.bytes),
         seconds(figures.elapsed)
     );

@@ -29,6 +29,7 @@ fn contradictions_have_a_next_step() {
         ("cp --chunk-size 400 a b", "400M"),
         ("cp --chunk-size 1K a b", "64K"),
         ("cp --timeout 60 a b", "60s"),
+        ("slurm --time 0s a b", "--time 2h"),
         ("cp --chmod u+z a b", "none of r, w"),
         ("cp --preserve=colour a b", "there are mode"),
         ("cp -j 0 a b", "1..=4096"),

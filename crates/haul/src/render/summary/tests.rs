@@ -63,7 +63,8 @@ fn a_sync_with_deletes_and_failures() {
     r.options_set = vec![("metadata", 5), ("tags", 2)];
     r.deleted = Kinds { files: 3, dirs: 1, ..Kinds::default() };
     r.skipped.specials = 1;
-    r.refused = vec![("owner", 12_034), ("xattr", 1)];
+    r.refused = vec![("owner", 12_034), ("mode", 3), ("xattr", 1)];
+    r.denied = vec![("mode", 2)];
     r.retries = 4;
     r.bytes = 52_000;
     r.file_bytes = 78_000;
@@ -94,6 +95,8 @@ fn a_sync_with_deletes_and_failures() {
     Workers:     8 at the end, 16 at peak
     Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
     Not set:     owner of 12,034 entries: needs root
+    Not set:     mode of 2 entries: not permitted
+    Not set:     mode of 1 entry: not supported by the destination
     Not set:     xattr of 1 entry: not supported by the destination, or needs root
     Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
 
@@ -112,7 +115,7 @@ fn a_sync_with_deletes_and_failures() {
     Fix the errors and rerun; finished files are skipped:
       haul cp -a data /scratch/data
     ");
-    let named = Context { failed_to: Some("failed.txt".into()), ..context(Mode::Sync) };
+    let named = Context { failed_to: Some("all names are in failed.txt".into()), ..context(Mode::Sync) };
     assert!(shown(&r, &named).contains("  and 6 more; all names are in failed.txt\n"));
 }
 
@@ -169,6 +172,35 @@ fn interrupted_says_how_to_go_on() {
         text.ends_with("Transferred data is kept. Once there is space, run the same command again:\n  haul cp -a data /scratch/data"),
         "{text}"
     );
+    // Standard input cannot be read again.
+    let stream = Context { starts_over: true, ..context(Mode::Copy) };
+    assert!(!shown(&r, &stream).contains("kept"));
+    for ending in [Ending::Interrupted, Ending::Deadline, Ending::Timeout] {
+        r.ending = ending;
+        let text = shown(&r, &stream);
+        assert!(!text.contains("resume") && !text.contains("kept") && !text.contains("again"), "{text}");
+    }
+}
+
+#[test]
+fn a_source_on_a_read_only_file_system_is_named() {
+    let mut r = copied();
+    r.ending = Ending::Stopped;
+    r.fail(&Error::new(ErrorKind::ReadOnly, "remove").at(b"a/b"));
+    assert!(shown(&r, &context(Mode::Copy)).contains("Once the destination is writable"));
+    r.read_only_source = true;
+    assert!(shown(&r, &context(Mode::Copy)).contains("Once the source is writable"));
+}
+
+#[test]
+fn one_of_a_kind_is_not_many() {
+    let mut r = Report { elapsed: Duration::from_millis(2), bytes: 1, file_bytes: 1, ..Report::default() };
+    (r.found.files, r.made.files, r.renamed.files) = (2, 1, 1);
+    // Each kind of work takes too little to be shown.
+    (r.times.walking, r.times.opening, r.times.writing) =
+        (Duration::from_micros(400), Duration::from_micros(400), Duration::from_micros(400));
+    let text = shown(&r, &context(Mode::Copy));
+    assert!(text.contains("Renamed:     1 file\n") && text.contains("1 B transferred, 1 byte\n") && !text.contains("Time:"), "{text}");
 }
 
 #[test]
