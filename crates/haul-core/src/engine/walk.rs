@@ -59,11 +59,12 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
         } else {
             cx.out.report().kept.add(Kind::Dir, 1);
         }
-    } else if let Some(differ) = attributes
-        && cx.job.dry
-        && !cx.made_of_names()
-    {
-        cx.out.set_meta(Why::Attributes(differ), &entry);
+    } else if let Some(differ) = attributes {
+        if cx.job.dry && !cx.made_of_names() {
+            cx.out.set_meta(Why::Attributes(differ), &entry);
+        }
+    } else {
+        cx.out.report().kept.add(Kind::Dir, 1);
     }
     let work = top(root, Some(entry), fresh_target(cx), attributes);
     cx.sched.push_listable(vec![work]);
