@@ -100,6 +100,11 @@ impl Why {
         if let Why::Options(set) = self { set } else { OptionSet::NONE }
     }
 
+    /// Whether a name is left whether or not it is right: that is no word on its content.
+    pub fn is_policy(self) -> bool {
+        matches!(self, Why::Policy | Why::Newer | Why::Shadowed)
+    }
+
     /// Attributes that are known to differ.
     pub fn attributes(self) -> MetaMask {
         if let Why::Attributes(differ) = self { differ } else { MetaMask::NONE }

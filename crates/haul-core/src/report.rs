@@ -218,8 +218,10 @@ pub struct Report {
     pub deleted: Kinds,
     /// Entries that a move left at the source: what the policy keeps, and directories that are not empty.
     pub left: Kinds,
-    /// Special files and links that were not asked for.
+    /// Special files and links that were not asked for, and what the policy leaves as it is.
     pub skipped: Kinds,
+    /// Number of the latter.
+    pub passed_over: u64,
     /// Source entries that vanished while the run went on.
     pub vanished: u64,
     pub failed: u64,
@@ -280,6 +282,13 @@ impl Report {
         }
     }
 
+    /// Entries that were right already, and those that the policy leaves.
+    pub fn leave(&mut self, kept: Kinds, passed_over: Kinds) {
+        self.kept += kept;
+        self.skipped += passed_over;
+        self.passed_over += passed_over.total();
+    }
+
     /// One entry of which only attributes are set, and options.
     pub fn set_attributes(&mut self, options: OptionSet) {
         self.attributes += 1;
@@ -335,6 +344,7 @@ impl AddAssign for Report {
         self.deleted += o.deleted;
         self.left += o.left;
         self.skipped += o.skipped;
+        self.passed_over += o.passed_over;
         self.vanished += o.vanished;
         self.failed += o.failed;
         for kind in o.failed_kinds {

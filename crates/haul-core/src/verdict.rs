@@ -215,7 +215,7 @@ fn find_limiter(facts: &Facts<'_>) -> (Limiter, String) {
     if report.dry {
         return (Limiter::DryRun, "dry run: nothing was copied".into());
     }
-    let anything = report.made.total() + report.kept.total() + report.deleted.total() + report.bytes;
+    let anything = report.made.total() + report.kept.total() + report.passed_over + report.deleted.total() + report.bytes;
     if *wall < 0.05 || anything == 0 {
         return (Limiter::TooShort, "run too short for analysis".into());
     }

@@ -140,6 +140,12 @@ impl Context {
         self.writes() && (self.target().caps().dirs || self.target().caps().markers)
     }
 
+    /// What is set on a name that exists: not extended attributes of which the source says nothing, as objects of other tools do.
+    pub fn to_set(&self, entry: &Entry) -> MetaMask {
+        let asked = self.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR));
+        self.job.keep.without(asked.without(entry.have))
+    }
+
     /// Whether a directory of this source gets something that carries its attributes: not one that is only a part of keys, where the
     /// destination's are nothing else.
     pub fn marks(&self, root: usize, entry: &Entry) -> bool {

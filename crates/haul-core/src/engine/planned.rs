@@ -26,19 +26,22 @@ pub struct Plans {
     pub next: Planned<Work>,
     /// Right already, counted here and reported all at once.
     kept: crate::report::Kinds,
+    /// Left as they are, right or not: the same for them.
+    passed_over: crate::report::Kinds,
     /// What each reference tree has of them.
     pub references: Vec<References>,
 }
 
 impl Plans {
     fn keep(&mut self, cx: &Context, why: Why, entry: &Entry) {
-        self.kept.add(entry.kind, 1);
+        let count = if why.is_policy() { &mut self.passed_over } else { &mut self.kept };
+        count.add(entry.kind, 1);
         cx.out.keep(why, entry);
     }
 
     pub fn hand_on(self, cx: &Context, work: &Arc<DirWork>) {
         cx.out.tally.kept.fetch_add(self.kept.total(), Ordering::Relaxed);
-        cx.out.report().kept += self.kept;
+        cx.out.report().leave(self.kept, self.passed_over);
         cx.sched.planned(work, self.next);
     }
 }

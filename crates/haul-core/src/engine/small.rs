@@ -356,7 +356,7 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
         item.step.why = if lacked.is_empty() { item.step.why } else { Why::Options(lacked) };
     }
     let specs: Vec<MetaSpec<'_>> =
-        names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.job.keep }).collect();
+        names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.to_set(&item.entry) }).collect();
     let set = cx.target().set_meta(&specs);
     let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
     for (landed, item) in set.into_iter().zip(&items) {

@@ -41,6 +41,8 @@ pub struct OpenOptions {
     pub umask: Option<u32>,
     /// A file whose size is known only at its end is opened as a stream ([`crate::store::Caps::streams`]) instead of refused.
     pub streams: bool,
+    /// For a source: an empty one is an error where the host cannot tell it from a mistyped one. Deletes follow from what it lacks.
+    pub nonempty: bool,
     /// For a destination: what may not be looked at counts as absent.
     pub blind: bool,
     /// For a destination: how large new files are laid out over servers.

@@ -49,7 +49,7 @@ fn numbers(r: &mut Report) -> Vec<&mut u64> {
     }
     all.extend([&mut r.hard_links, &mut r.attributes, &mut r.vanished, &mut r.failed, &mut r.bytes, &mut r.file_bytes]);
     all.extend([&mut r.resumed_bytes, &mut r.reused_bytes, &mut r.verified_files, &mut r.verified_bytes]);
-    all.extend([&mut r.missing, &mut r.extra, &mut r.differing, &mut r.retries]);
+    all.extend([&mut r.missing, &mut r.extra, &mut r.differing, &mut r.retries, &mut r.passed_over]);
     all
 }
 

@@ -208,10 +208,10 @@ impl BucketHost {
         if prefix.is_empty() { Ok(true) } else { self.bucket.any_below(&prefix) }
     }
 
-    /// The same for a directory that is listed next.
-    fn is_listed_dir(&self, path: &[u8]) -> Result<bool> {
+    /// The same for a directory that is listed next. With `nonempty` an empty bucket is none.
+    fn is_listed_dir(&self, path: &[u8], nonempty: bool) -> Result<bool> {
         let prefix = prefix(path);
-        if prefix.is_empty() {
+        if prefix.is_empty() && !nonempty {
             return Ok(true);
         }
         let is_empty = self.recent.of_page(&prefix, |page| page.objects.is_empty());
@@ -225,6 +225,22 @@ impl BucketHost {
         let is_empty = page.objects.is_empty();
         self.recent.keep_page(prefix, page);
         Ok(is_empty)
+    }
+
+    /// A path as an address.
+    fn address_of(&self, path: &[u8]) -> Vec<u8> {
+        [self.bucket.address().as_bytes(), b"/", key(path)].concat()
+    }
+
+    /// The error for a source without any object.
+    fn empty(&self, path: &[u8]) -> Error {
+        let e = Error::new(ErrorKind::NotFound, "open").at(&self.address_of(path));
+        if prefix(path).is_empty() {
+            let e = e.because("the bucket is empty: --delete would delete everything at the destination");
+            return e.hint("if that is meant, delete it with `haul rm -r`");
+        }
+        let e = e.because("there is nothing below this prefix");
+        e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash")
     }
 
     fn objects(&self, path: &[u8], options: Options) -> Objects {
@@ -265,7 +281,7 @@ impl Host for BucketHost {
         if key.is_empty() || key.ends_with(b"/") {
             return Ok(Some(Kind::Dir));
         }
-        let named = |e: Error| e.at(&[self.bucket.address().as_bytes(), b"/", key].concat());
+        let named = |e: Error| e.at(&self.address_of(path));
         if self.bucket.options.version.is_some() {
             // It is a version of the source, and any name may be asked for. What was found is of no use to the destination.
             let old = self.bucket.head(key).ok().flatten();
@@ -294,11 +310,13 @@ impl Host for BucketHost {
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         // A typing error must not empty the destination.
         // Who may not list may yet read what is named.
-        let is_dir = || self.is_listed_dir(path).or_else(|e| if e.kind() == ErrorKind::Denied { Ok(true) } else { Err(e) });
+        let is_dir = || {
+            let listed = self.is_listed_dir(path, options.nonempty);
+            listed.or_else(|e| if e.kind() == ErrorKind::Denied { Ok(true) } else { Err(e.at(&self.address_of(path))) })
+        };
         let latest = self.bucket.options.version.is_none();
-        if options.role == Role::Source && latest && !is_dir()? {
-            let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
-            return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
+        if options.role == Role::Source && (latest || options.nonempty) && !is_dir()? {
+            return Err(self.empty(path));
         }
         let distrust = options.untrusted && !self.trusts;
         let no_markers = self.options.no_markers && options.role == Role::Destination;

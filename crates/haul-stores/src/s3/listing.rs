@@ -186,6 +186,7 @@ impl Objects {
     pub(super) fn apply_marker(&self, marker: &Listed, entry: &mut Entry, cursor: Option<&mut Cursor>) -> bool {
         let Some(known) = known_of(marker, cursor).filter(|known| !known.xattrs) else { return false };
         apply(known, entry, false);
+        self.presume_no_xattrs(entry);
         entry.kind = Kind::Dir;
         entry.version = checksum::version(&marker.etag);
         self.restrain(entry);
@@ -269,6 +270,7 @@ impl Objects {
         match known_of(found, cursor) {
             Some(known) => {
                 apply(known, &mut entry, self.options.server_times);
+                self.presume_no_xattrs(&mut entry);
                 if self.uses_service_times() {
                     entry.mtime = whole_seconds(modified);
                 }

@@ -56,7 +56,8 @@ impl Objects {
         });
         match head? {
             Some(head) => {
-                let entry = self.entry_of(name.clone(), &key, &head, want)?;
+                let mut entry = self.entry_of(name.clone(), &key, &head, want)?;
+                self.presume_no_xattrs(&mut entry);
                 self.saw(&key, &head, entry.target.as_deref());
                 if self.options.browses && asked {
                     self.recent.keep(&key, Some(head));
@@ -69,6 +70,14 @@ impl Objects {
                 let any = self.bucket.any_below(&below).or_else(|e| self.unseen(e).map(|()| false))?;
                 if any { self.look_dir(name) } else { Err(no_object()) }
             }
+        }
+    }
+
+    /// What is to be written to has no extended attributes where its metadata say nothing of them: those of the source are new. A
+    /// source that says nothing changes none.
+    pub(super) fn presume_no_xattrs(&self, entry: &mut Entry) {
+        if !self.options.server_times {
+            entry.have = entry.have.with(MetaMask::ACL).with(MetaMask::XATTR);
         }
     }
 
@@ -100,6 +109,7 @@ impl Objects {
             Some(head) => {
                 self.saw(&marker, &head, None);
                 head.attributes.apply(&mut entry);
+                self.presume_no_xattrs(&mut entry);
                 entry.kind = Kind::Dir;
                 entry.version = checksum::version(&head.etag);
                 self.restrain(&mut entry);
@@ -119,6 +129,7 @@ impl Objects {
         // its marker.
         if !self.options.server_times && !whole_bucket {
             entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
+            self.presume_no_xattrs(entry);
         }
         entry.xattrs = Some(Box::default());
         entry.have = entry.have.with(MetaMask::BASIC);

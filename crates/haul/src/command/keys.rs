@@ -30,7 +30,9 @@ pub struct Ls<'a> {
 /// The buckets of the account.
 pub fn buckets(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()> {
     let profile = asked.location.user.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
-    for bucket in s3::host::client(asked.hosts.access(), asked.location)?.buckets()? {
+    let client = s3::host::client(asked.hosts.access(), asked.location)?;
+    let listed = client.buckets().map_err(|e| e.at(format!("s3://{profile} ({})", client.endpoint_words()).as_bytes()));
+    for bucket in listed? {
         let address = format!("s3://{profile}{}", bucket.name);
         let written = match json {
             true => Listed::Bucket(listing::Bucket::of(&bucket, &address)).write(out),

@@ -32,7 +32,8 @@ pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
     }
     let scope = Scope::new(bucket.clone(), &asked.path, key.clone())?;
     // An object of just this name is what is meant.
-    let is_key = matches!(scope.what, What::Like(_)) && !key.ends_with(b"/") && bucket.first(&key)?.is_some_and(|first| first.key == key);
+    let first = || bucket.first(&key).map_err(|e| e.at(&asked.path));
+    let is_key = matches!(scope.what, What::Like(_)) && !key.ends_with(b"/") && first()?.is_some_and(|first| first.key == key);
     if is_key { Scope::literal(bucket, &asked.path, key).map(Some) } else { Ok(Some(scope)) }
 }
 

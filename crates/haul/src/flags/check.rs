@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum, ValueHint};
 use haul_core::entry::MetaMask;
+use haul_core::plan::Compare;
 use haul_core::spec::{self, Input, Operation, Performance, Safety, Selection, TransferSpec};
 
 use super::connect::{Connect, ConnectArgs};
@@ -23,7 +24,7 @@ use crate::location::{Location, Scheme};
 pub struct CheckFlags {
     /// The list that the destination is compared with, in place of a source: one that `haul sum` or sha256sum and its kin wrote.
     pub manifest: Option<Input>,
-    /// Its attributes must be equal too; modification times alone without `-a`, `-p` and so on.
+    /// Its attributes must be equal too; without `-a`, `-p` and so on modification times alone, with `-c` none.
     pub spec: TransferSpec,
     /// Lists for `--files-from`, beside the one on standard output.
     pub missing_to: Option<PathBuf>,
@@ -114,14 +115,17 @@ impl CheckArgs {
         self.listed.resolve(&mut selection, usize::from(manifest == Some(Input::Stdin)))?;
         selection.recurse_listed = selection.files_from.is_some();
         let Run { limits, failed_to, batch } = self.run.resolve(environment)?;
+        let comparison = self.same.resolve()?;
+        // Where the content decides, times count only where they are asked for.
+        let always = if comparison.compare == Compare::Content { MetaMask::NONE } else { MetaMask::MTIME };
         let spec = TransferSpec {
             version: spec::VERSION,
             operation: Operation::Check { one_way: self.one_way },
             sources,
             destination: tree,
             selection,
-            comparison: self.same.resolve()?,
-            attributes: KeepArgs::resolve(given, keep::only(MetaMask::MTIME), environment)?,
+            comparison,
+            attributes: KeepArgs::resolve(given, keep::only(always), environment)?,
             deletion: None,
             safety: Safety::default(),
             limits,

@@ -212,3 +212,25 @@ pub fn foreign_flag(error: &clap::Error, command: Option<&str>) -> Option<String
     let (_, meant) = FOREIGN.iter().find(|(options, _)| options.contains(&option))?;
     Some(format!("no option {option}; {meant}"))
 }
+
+/// The error with its option named as it was written, where that is another of the option's names.
+pub fn as_written(mut error: clap::Error, argv: &[OsString], command: Option<&clap::Command>) -> clap::Error {
+    let is_written = |name: &str| {
+        let rest = |word: &OsString| Some(word.to_str()?.strip_prefix("--")?.strip_prefix(name)?.to_string());
+        argv.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let shown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(shown)) => shown.clone(),
+        _ => return error,
+    };
+    let long = shown.strip_prefix("--").and_then(|shown| shown.split(' ').next()).filter(|long| !is_written(long));
+    let other = long.and_then(|long| {
+        let option = command?.get_arguments().find(|option| option.get_long() == Some(long))?;
+        let other = option.get_all_aliases()?.into_iter().find(|other| is_written(other))?;
+        Some(shown.replacen(long, other, 1))
+    });
+    if let Some(other) = other {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(other));
+    }
+    error
+}

@@ -265,7 +265,8 @@ pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed,
             if let Some(reason) = reason.or_else(|| hints::foreign_flag(&e, name.as_deref())).or_else(|| hints::foreign_command(&e)) {
                 return Err(refuse(reason));
             }
-            return Err(UsageError { text: rendered(&e), exit });
+            let command = name.as_deref().and_then(|name| definitions.find_subcommand(name));
+            return Err(UsageError { text: rendered(&hints::as_written(e, argv, command)), exit });
         }
     };
     if let Some(reason) = hints::stray_value(argv, &definitions, environment.exists) {

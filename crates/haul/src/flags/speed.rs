@@ -84,7 +84,9 @@ impl TransportArgs {
     /// Adds to what [`SpeedArgs`] say.
     pub(super) fn resolve(&self, performance: Performance) -> Result<Performance, Refusal> {
         match self.chunk_size {
-            Some(chunk) if chunk < CHUNK_LEAST => Err("--chunk-size is below 64 KiB, the smallest useful chunk; write 64K or more".into()),
+            Some(chunk) if chunk < CHUNK_LEAST => {
+                Err("--chunk-size (--part-size) is below 64 KiB, the smallest useful chunk; write 64K or more".into())
+            }
             chunk => Ok(Performance {
                 chunk,
                 concurrency: self.concurrency,

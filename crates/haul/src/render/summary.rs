@@ -192,8 +192,8 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
         }
     }
     if report.skipped.total() > 0 {
-        let only_specials = report.skipped.total() == report.skipped.specials;
-        let how = if only_specials { "copied only with -D or -a" } else { "see -v" };
+        let only_specials = report.passed_over == 0 && report.skipped.total() == report.skipped.specials;
+        let how = if only_specials { "copied only with -D or -a" } else { "see -vv" };
         table.row("Skipped", format!("{} ({how})", kinds(&report.skipped)));
     }
     if report.vanished > 0 {

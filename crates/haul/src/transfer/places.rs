@@ -105,7 +105,7 @@ pub fn absolute(path: &[u8]) -> Vec<u8> {
 
 impl Asked<'_> {
     fn source_options(&self, role: Role) -> OpenOptions {
-        OpenOptions { role, follow: self.follow, keep_dirlinks: false, ..self.options }
+        OpenOptions { role, follow: self.follow, keep_dirlinks: false, nonempty: self.deletes, ..self.options }
     }
 
     /// Whether a source is a link that has to be followed from here: only bytes go to the destination.

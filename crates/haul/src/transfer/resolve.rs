@@ -108,7 +108,8 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     if destination.scheme.keys
         && let Some(size) = spec.performance.chunk.filter(|size| !is_check && !parts.contains(size))
     {
-        let e = Error::new(ErrorKind::Usage, "--part-size").because(format!("an object's parts have 5 MiB to 5 GiB, not {size} bytes"));
+        let e = Error::new(ErrorKind::Usage, "--part-size (--chunk-size)");
+        let e = e.because(format!("an object's parts have 5 MiB to 5 GiB, not {size} bytes"));
         return Err(e.hint("leave it out: the size is chosen by the object's"));
     }
     // Between buckets keys stay as they are, also those that can be no file names.
@@ -176,7 +177,10 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         links: Links { devices: !distrusted, copy: attributes.links.copy || is_check, ..attributes.links },
         filter,
         bounds: selection.bounds,
-        keep: if is_check { kept(spec, owner).with(MetaMask::MTIME) } else { kept(spec, owner) },
+        keep: match is_check && spec.comparison.compare != Compare::Content {
+            true => kept(spec, owner).with(MetaMask::MTIME),
+            false => kept(spec, owner),
+        },
         sparse: attributes.sparse,
         in_place: safety.in_place,
         delta: !performance.whole_file && over_network,

@@ -107,6 +107,22 @@ fn check_compares_attributes_with_archive() {
 }
 
 #[test]
+fn check_by_content_compares_the_attributes_that_are_asked_for() {
+    let w = World::new("src: a=5:0640 b=5 c=5 d/e=5 l->a");
+    w.haul("cp -a src/ dst").succeeds();
+    w.haul("check -a -c src/ dst").succeeds();
+    w.sh("chmod 0600 dst/a");
+    w.sh("chown 1234 dst/b");
+    w.sh("touch -d 2001-01-01 dst/c");
+    for (options, differ) in [("-a", "a b c"), ("-p", "a"), ("-o", "b"), ("-t", "c")] {
+        assert_eq!(w.haul(&format!("check -q -c {options} src/ dst")).ends(1).sorted().join(" "), differ, "{options}");
+    }
+    w.haul("check -c src/ dst").succeeds();
+    w.haul("sync -a -c src/ dst").succeeds();
+    w.haul("check -a -c src/ dst").succeeds();
+}
+
+#[test]
 fn a_tree_of_which_a_part_was_not_seen_is_not_verified() {
     let w = World::of_user("src: a=5");
     w.give_all();

@@ -47,11 +47,27 @@ fn update_leaves_what_is_newer() {
     replace     time differs              new
     Items:       4 (3 files, 1 directory)
     Created:     2 files
-    Unchanged:   1 file
     Attributes:  set on 1 entry
+    Skipped:     1 file (see -vv)
     Data:        6 B transferred, 6 bytes (3 B per file)
     ");
     assert_eq!((w.text("dst/new"), w.text("dst/old"), w.text("dst/only")), ("NEW".into(), "new".into(), "one".into()));
+}
+
+#[test]
+fn what_the_policy_leaves_is_skipped_and_not_unchanged() {
+    let w = World::new("src: a=1 b=2 d/c=3");
+    w.sh("mkdir dst");
+    let counts = |words: &str| {
+        let report = w.haul(words).arg("--json").succeeds().finished();
+        (report["skipped"]["files"].as_u64(), report["skipped"]["directories"].as_u64(), report["unchanged"]["files"].as_u64())
+    };
+    assert_eq!(counts("sync --existing src/ dst/"), (Some(2), Some(1), Some(0)));
+    let ended = w.haul("sync --existing src/ dst/").succeeds();
+    assert_eq!((ended.summary("Skipped"), ended.summary("Unchanged")), (Some("3 (2 files, 1 directory) (see -vv)"), None), "{ended}");
+    w.haul("cp -a src/ dst/").succeeds();
+    assert_eq!(counts("sync --existing src/ dst/"), (Some(0), Some(0), Some(3)));
+    assert_eq!(counts("sync --ignore-existing src/ dst/"), (Some(3), Some(0), Some(0)));
 }
 
 #[test]

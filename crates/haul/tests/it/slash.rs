@@ -121,7 +121,7 @@ fn cp_two_sources_of_one_name() {
     copies 2 sources to [W]/new
     Items:       2 files
     Created:     1 file
-    Unchanged:   1 file
+    Skipped:     1 file (see -vv)
     Data:        5 B transferred, 5 bytes
     --- stderr
     haul: warning: a: skipped: an earlier source has this name

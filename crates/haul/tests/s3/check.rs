@@ -26,3 +26,16 @@ fn a_tree_and_its_copy() {
     w.haul("check s3://no-such-bucket/ src/").ends(23).says("no bucket");
     w.haul("check @/typo/ src/").ends(23).says("nothing below");
 }
+
+#[test]
+fn attributes_that_are_asked_for_are_compared_beside_the_content() {
+    let w = World::new();
+    w.tree("src: a=10:0640 b=10");
+    w.haul("cp -a src/ @/to/").ends(0);
+    w.haul("check -a -c src/ @/to/").ends(0);
+    w.tree("src: a:0600");
+    for words in ["check -q -a -c src/ @/to/", "check -q -c -p src/ @/to/", "check -q -c -p @/to/ src/"] {
+        assert_eq!(w.haul(words).ends(1).out, "a\n", "{words}");
+    }
+    w.haul("check -c src/ @/to/").ends(0);
+}

@@ -104,3 +104,13 @@ fn a_session_with_one_right_is_enough() {
     assert!(w.read("back") == w.read("src/large"));
     with(&get, "cp src/a @/other").run().code_of(&[1, 23]).says("access denied");
 }
+
+#[test]
+fn a_pattern_that_may_not_be_listed_is_named() {
+    let w = World::new();
+    allow(&w, "s3:GetObject");
+    w.put(b"put/a", &[], b"x");
+    let ended = anonymous(&w, "cp @/put/* got").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    ended.says(&format!("s3://{}/put/*: list:", w.bucket));
+}

@@ -144,3 +144,31 @@ fn one_object_that_may_not_be_removed() {
     scripted.rule(When::method("POST").query("delete"), .., Action::edit(move |answer| answer.body = refusal.into()));
     w.haul("sync --delete src/ @/to/").ends(23).says("held").says("access denied");
 }
+
+#[test]
+fn what_the_server_refuses_does_not_count_as_transferred() {
+    let w = World::new();
+    // In a bundle, and alone: then the content goes with the commit.
+    w.tree("src: small=7 large=1M");
+    for source in ["src/small", "src/large", "src/"] {
+        let ended = w.haul(&format!("cp --json --storage-class NO_SUCH {source} @/to/")).ends(23).says("InvalidStorageClass");
+        assert_eq!((ended.number("bytes"), &ended.finished()["created"]["files"]), (0, &0.into()), "{ended}");
+    }
+}
+
+#[test]
+fn a_list_of_buckets_that_is_refused_names_the_endpoint() {
+    let w = World::new();
+    let ended = w.haul("ls s3://").env("AWS_SECRET_ACCESS_KEY", "wrong").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    ended.says(&format!("s3:// ({}): list:", w.endpoint.url.trim_start_matches("http://")));
+}
+
+#[test]
+fn a_part_size_that_objects_cannot_have_is_refused_by_both_names() {
+    let w = World::new();
+    w.tree("a=10");
+    for option in ["--part-size", "--chunk-size"] {
+        w.haul(&format!("cp {option} 4M a @/a")).ends(1).says("--part-size (--chunk-size): an object's parts have 5 MiB to 5 GiB");
+    }
+}

@@ -119,7 +119,8 @@ fn newer_objects_stay_with_u() {
         tree.set_mtime(path, seconds, 0).expect("a time");
     }
     w.haul("cp old/ @/to/").ends(0);
-    w.haul("cp -u src/ @/to/").ends(0);
+    let ended = w.haul("cp -u --json src/ @/to/").ends(0);
+    assert_eq!((&ended.finished()["skipped"]["files"], &ended.finished()["unchanged"]["files"]), (&1.into(), &0.into()), "{ended}");
     assert_eq!((w.get("to/a").len(), w.get("to/b").len()), (20, 10));
     w.haul("cp -u @/to/ src").ends(0);
     assert_eq!((w.read("src/a").len(), w.read("src/b").len()), (20, 10));
@@ -171,8 +172,17 @@ fn a_source_that_is_not_there_empties_nothing() {
         assert_ne!(ended.status.code(), Some(0), "{ended}");
         assert!(w.path("back/kept").exists() && w.path("back/d/kept").exists(), "{ended}");
     }
+    let address = format!("s3://{}/typo/: open:", w.bucket);
+    w.haul("sync --delete @/typo/ back").ends(23).says(&address).says("nothing below this prefix");
     w.request("DELETE", "/typed", &[], b"").success().expect("removed");
-    // An empty bucket, or a directory that has nothing but its marker, is meant.
+    // So does an empty bucket, however it is written. Without --delete it is a source like others.
+    for source in ["@", "@/"] {
+        let ended = w.haul(&format!("sync --delete {source} back")).ends(23).says("the bucket is empty").says("haul rm -r");
+        assert!(w.path("back/kept").exists() && w.path("back/d/kept").exists(), "{ended}");
+        w.haul(&format!("sync --delete -n {source} back")).ends(23);
+        w.haul(&format!("sync {source} back")).ends(0);
+    }
+    // A directory that has nothing but its marker is meant.
     w.put(b"marked/", &[], b"");
     w.haul("sync --delete @/marked/ back").ends(0);
     assert_eq!(std::fs::read_dir(w.path("back")).expect("it is there").count(), 0);

@@ -213,3 +213,61 @@ fn a_directory_of_many_pages_is_gone_through_whole() {
     w.haul("sync --delete none/ @/up/").ends(0);
     assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
 }
+
+/// Sets an extended attribute.
+fn mark(w: &World, path: &str) {
+    lsetxattr(w.path(path), "user.k", b"v", XattrFlags::empty()).expect("the file system keeps attributes");
+}
+
+const XATTRS: What = What { xattrs: true, ..What::CONTENT };
+
+#[test]
+fn extended_attributes_that_an_object_lacks_are_new() {
+    let w = World::new();
+    w.tree("src: new=1 none=2 d/new=3");
+    w.haul("cp -a src/ @/without/").ends(0);
+    // These say nothing of extended attributes.
+    w.haul("cp src/ @/silent/").ends(0);
+    mark(&w, "src/new");
+    mark(&w, "src/d/new");
+    for place in ["without", "silent"] {
+        // With what the cache has of the objects, and without.
+        for state in ["state", "other"] {
+            for option in ["-a", "-X", "-a -c"] {
+                let ended = w.haul(&format!("check -q {option} src/ @/{place}/")).env("HAUL_STATE_DIR", w.path(state)).ends(1);
+                let names = ended.sorted();
+                assert!(names.contains(&"new") && names.contains(&"d/new") && !names.contains(&"none"), "{place} {option}: {ended}");
+            }
+        }
+        w.haul(&format!("sync -a src/ @/{place}/")).moves_nothing();
+        w.haul(&format!("check -a src/ @/{place}/")).ends(0);
+        w.haul(&format!("cp -a @/{place}/ back-{place}")).ends(0);
+        w.assert_same("src", format!("back-{place}"), XATTRS);
+    }
+}
+
+#[test]
+fn extended_attributes_that_only_the_destination_has_go_where_the_object_has_none() {
+    let w = World::new();
+    let tree = w.tree("src: f=1 silent/f=1");
+    tree.set_mtime("src/silent/f", 1_600_000_000, 0).expect("a time");
+    w.haul("cp -a src/ @/to/").ends(0);
+    w.put(b"to/silent/f", &[("x-amz-meta-mtime", "1600000000")], &w.read("src/silent/f"));
+    for state in ["state", "other"] {
+        let run = |words: &str| w.haul(words).env("HAUL_STATE_DIR", w.path(state));
+        run("cp -a src/ back").ends(0);
+        mark(&w, "back/f");
+        mark(&w, "back/silent/f");
+        assert_eq!(run("check -q -a @/to/ back").ends(1).out, "f\n", "{state}");
+        run("sync -a @/to/ back").moves_nothing();
+        run("check -a @/to/ back").ends(0);
+        mark(&w, "src/silent/f");
+        // What the object says nothing of stays as it is.
+        w.assert_same("src", "back", XATTRS);
+        // Also where something else is set.
+        tree.set_mtime("back/silent/f", 1_500_000_000, 0).expect("a time");
+        run("sync -a -c @/to/ back").moves_nothing();
+        w.assert_same("src", "back", What { mtime: Some(1), ..XATTRS });
+        w.remove("back");
+    }
+}

@@ -27,11 +27,14 @@ pub fn settles(cx: &Context, file: &OpenFile) -> Result<bool> {
     let entry = file.entry();
     let same = same_content(cx, file, &entry, (cx.target(), &cx.target_name(&entry.name)))?;
     if cx.job.mode == crate::job::Mode::Check {
-        if same {
-            cx.out.report().kept.files += 1;
-            cx.out.keep(Why::Same, &entry);
-        } else {
-            cx.out.differs(Why::Content, &entry);
+        let attributes = if same { differing(cx, &entry)? } else { MetaMask::NONE };
+        match attributes {
+            _ if !same => cx.out.differs(Why::Content, &entry),
+            MetaMask::NONE => {
+                cx.out.report().kept.files += 1;
+                cx.out.keep(Why::Same, &entry);
+            }
+            attributes => cx.out.differs(Why::Attributes(attributes), &entry),
         }
         cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
         cx.sched.items_done(&file.work, 1);
@@ -143,21 +146,26 @@ fn told(
     Ok(None)
 }
 
+/// The attributes in which a file with the same content differs. Times count whatever the files were compared by.
+fn differing(cx: &Context, entry: &Entry) -> Result<MetaMask> {
+    let target = cx.target().stat(&cx.target_name(&entry.name), cx.planner.keep)?;
+    let mut planner = cx.planner.clone();
+    planner.policy.compare = Compare::SizeAndTime;
+    Ok(planner.differing(entry, &target))
+}
+
 /// The content is the same: only attributes may be wrong.
 fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()> {
     let name = cx.target_name(&entry.name);
-    let target = cx.target().stat(&name, cx.planner.keep)?;
-    let mut planner = cx.planner.clone();
-    planner.policy.compare = Compare::SizeAndTime;
+    let differing = differing(cx, entry)?;
     cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
-    let differing = planner.differing(entry, &target);
     let differ = !differing.is_empty();
     // Options are set together with attributes that differ.
     let lacked = if cx.target().refreshes() { retry(|| cx.target().refresh(&name, differ || !cx.writes()))? } else { OptionSet::NONE };
     if differ || !lacked.is_empty() {
         let mut refused = MetaMask::NONE;
         if differ && cx.writes() {
-            let spec = MetaSpec { name: &name, entry, keep: cx.job.keep };
+            let spec = MetaSpec { name: &name, entry, keep: cx.to_set(entry) };
             let landed = retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
             cx.out.refused(entry, landed.refused);
             refused = landed.refused;

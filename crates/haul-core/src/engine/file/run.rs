@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::bundle::Spent;
@@ -137,7 +138,13 @@ pub fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
     }
     match outcome {
         Ok(landed) => done(cx, file, ends, &entry, landed),
-        Err(e) => failure::failed(cx, file, ends, &entry, receipts, e),
+        Err(e) => {
+            // What goes with the commit has not arrived without it. A chunk that failed is refused already, and has no receipt.
+            if ends.sink.goes_with_commit() && !receipts.is_empty() {
+                cx.meter.refuse(ends.flight.moved.load(Ordering::Relaxed));
+            }
+            failure::failed(cx, file, ends, &entry, receipts, e);
+        }
     }
 }
 

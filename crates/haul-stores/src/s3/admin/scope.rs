@@ -137,7 +137,8 @@ impl Wild {
     /// Hands out what matches in the order of keys, directories as prefixes; with `below` all that is in those, too. It goes
     /// down only where something can match.
     pub fn walk(&self, bucket: &Bucket, below: bool, each: &mut dyn FnMut(Match) -> Flow) -> Result<()> {
-        self.walk_prefix(bucket, self.pattern.prefix(), below, each).map(|_| ())
+        let address = || [bucket.address().as_bytes(), b"/", &self.text[..], if self.dirs { b"/" } else { b"" }].concat();
+        self.walk_prefix(bucket, self.pattern.prefix(), below, each).map(|_| ()).map_err(|e| e.at(&address()))
     }
 
     fn walk_prefix(&self, bucket: &Bucket, prefix: &[u8], below: bool, each: &mut dyn FnMut(Match) -> Flow) -> Result<Flow> {

@@ -19,7 +19,7 @@ use super::block::{Builder, Row, Rows, Sealer, unseal};
 use super::record::{HASH, KEY_MOST, put_bytes, take_bytes};
 
 /// For people who come across the file, and the version of all that follows.
-pub const HEADING: &[u8] = b"haul: what is known of the objects of one bucket, version 2; may be deleted\n";
+pub const HEADING: &[u8] = b"haul: what is known of the objects of one bucket, version 3; may be deleted\n";
 
 /// A block ends once its rows take this much.
 pub const FULL: usize = 32 << 10;

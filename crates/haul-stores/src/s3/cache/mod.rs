@@ -103,16 +103,19 @@ fn known(size: u64, attributes: &FileAttributes, target: Option<&[u8]>) -> Optio
     if entry.kind == Kind::Link && target.is_none() {
         return None;
     }
+    let xattrs = entry.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty());
+    let classes = MetaMask::XATTR.with(MetaMask::ACL).with(MetaMask::CONTEXT);
     Some(Known {
         kind: entry.kind,
-        have: entry.have.without(MetaMask::XATTR).without(MetaMask::ACL).without(MetaMask::CONTEXT),
+        // That there are none is known; which there are is asked for again.
+        have: if xattrs { entry.have.without(classes) } else { entry.have },
         mtime: entry.mtime,
         mode: entry.mode,
         uid: entry.uid,
         gid: entry.gid,
         owners: entry.owners.clone(),
         rdev: entry.rdev,
-        xattrs: entry.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty()),
+        xattrs,
         target: target.map(Into::into),
     })
 }
