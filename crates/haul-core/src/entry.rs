@@ -212,6 +212,8 @@ pub struct Headers {
     pub headers: Vec<(String, String)>,
     /// `a=b&c=d`, escaped as in a URL.
     pub tags: Option<String>,
+    /// Attributes that the object does not store, whatever its entry has in their place: a copy in an object store lacks them, too.
+    pub lacks: MetaMask,
 }
 
 /// Names for `Entry::uid` and `Entry::gid`; empty if unknown, [`OwnerNames::NONE`] if the number is known to have no name.

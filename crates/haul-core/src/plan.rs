@@ -178,7 +178,8 @@ impl Planner {
         let sized = source.size == target.size;
         // Where the destination keeps no time of the file's, that of its writing says at least whether the file is younger.
         let timed = match target.have.has(MetaMask::BASIC) && !target.have.has(MetaMask::MTIME) {
-            true => target.mtime >= source.mtime,
+            // An equal ETag tells it where the clocks of two services differ.
+            true => target.mtime >= source.mtime || (target.version != 0 && target.version == source.version),
             false => source.mtime.same(target.mtime, self.resolution, self.policy.window),
         };
         match self.policy.compare {

@@ -10,6 +10,7 @@ mod file;
 use std::any::Any;
 use std::fmt;
 use std::io::Read;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
@@ -17,7 +18,7 @@ pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells};
 pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};
-use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
+use crate::entry::{Dir, Entry, Headers, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
 use crate::option_set::OptionSet;
@@ -259,10 +260,18 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         false
     }
 
-    /// Gives a file that is as it should be otherwise what the options of the place ask for, but with `dry`; what it lacked of it.
-    fn refresh(&self, name: &Name, dry: bool) -> Result<OptionSet> {
-        let _ = (name, dry);
+    /// Gives a file, or the marker of a directory, that is as it should be otherwise what the options of the place ask for, but with
+    /// `dry`; what it lacked of it. A directory without a marker lacks nothing.
+    fn refresh(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        let _ = (name, kind, dry);
         Ok(OptionSet::NONE)
+    }
+
+    /// What the marker of a directory has beside attributes, for a copy of it in another object store ([`Caps::markers`]); `None`
+    /// without a marker.
+    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
+        let _ = name;
+        Ok(None)
     }
 
     /// Reads extended attributes and ACLs into entries that lack them.
@@ -299,7 +308,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Gives an entry of another store the name `to` here without its bytes passing through this process. `Ok(None)` if this pair
-    /// of stores cannot.
+    /// of stores cannot. A copy of a directory is one of its marker alone, and made only where there is none.
     ///
     /// # Errors
     /// `Exists` where a rename or a link would replace something; `Unsupported` across file systems.

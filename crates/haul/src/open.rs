@@ -9,6 +9,7 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::place::{Host, OpenOptions};
 use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Result};
+use haul_stores::s3::{self, BucketHost};
 use haul_stores::ssh;
 
 use crate::hosts::Hosts;
@@ -79,6 +80,23 @@ pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
     let host = asked.hosts.reach(asked.location)?;
     let path = host.path(asked.location);
     in_parent(&*host, &path, OpenOptions::default()).map_err(|e| if e.path().is_none() { e.at(&asked.path) } else { e })
+}
+
+/// With `--raw`, the object whose key ends in a slash, as a name in the directory above: if it has content. `None` for all else, which
+/// is a directory.
+pub fn raw_object(location: &Location, hosts: &Hosts, options: OpenOptions) -> Result<Option<Opened>> {
+    let is_raw = || hosts.access().get::<s3::Flags>().raw;
+    if !location.scheme.keys || !location.trailing_slash || location.path.is_empty() || !is_raw() {
+        return Ok(None);
+    }
+    let host = hosts.reach(location)?;
+    let head = BucketHost::of(&*host)?.bucket().head(&[&location.path[..], b"/"].concat())?;
+    if head.is_none_or(|head| head.size == 0) {
+        return Ok(None);
+    }
+    let path = host.path(location);
+    let (above, leaf) = host.split(path.strip_suffix(b"/").unwrap_or(&path));
+    Ok(Some(Opened { store: host.open(above, options)?, leaf: Some([leaf, b"/"].concat()) }))
 }
 
 /// The last part of a path, whatever it is, in its parent directory.

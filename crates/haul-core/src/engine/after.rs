@@ -12,6 +12,7 @@ use crate::team::message::Pile;
 
 use super::context::Context;
 use super::deletes::deletes;
+use super::dirs::set_marker;
 use super::emptied;
 use super::links::{hard_links, late_leaders};
 use super::post_pass::{LateDir, sorted};
@@ -61,8 +62,12 @@ fn late_directory(cx: &Context, name: &Name, late: &LateDir, record: &[u8]) {
             ranks.leave(cx, Pile::Dirs, record);
             return Ok(());
         }
-        let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
-        let landed = retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?;
+        let landed = if cx.target().caps().markers {
+            set_marker(cx, &**source, name, &entry)?
+        } else {
+            let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
+            retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?
+        };
         cx.out.refused(&entry, landed.refused);
         Ok(())
     });
@@ -101,7 +106,9 @@ fn abandon(cx: &Context, path: &[u8], token: &Token) -> bool {
         }
         _ => true,
     };
-    if let Ok(entry) = &before {
+    if let Ok(entry) = &before
+        && cx.target().caps().dirs
+    {
         cx.target().set_meta(&[MetaSpec { name: &dir, entry, keep: cx.job.keep.and(MetaMask::MTIME) }]);
     }
     gone

@@ -152,6 +152,22 @@ impl Context {
         self.target().caps().dirs || !(self.job.roots[root].store.caps().markers && entry.is_implied())
     }
 
+    /// Whether markers of this source are copied like objects.
+    fn copies_markers(&self, root: usize) -> bool {
+        self.target().caps().markers && self.job.roots[root].store.caps().markers
+    }
+
+    /// Whether a directory that is at both ends has a marker at the source alone, which is copied even if it says nothing of attributes.
+    pub fn lacks_marker(&self, root: usize, entry: &Entry, target: &Entry) -> bool {
+        // A whole bucket, which cannot have one, counts as implied.
+        self.copies_markers(root) && entry.version != 0 && target.version == 0 && !target.is_implied()
+    }
+
+    /// Whether markers of this source are given what the options of the destination ask for.
+    pub fn refreshes_markers(&self, root: usize) -> bool {
+        self.copies_markers(root) && self.job.mode == Mode::Copy && self.target().refreshes()
+    }
+
     /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here, unless both ends compute
     /// digests of it; a move trusts one system that holds both ends, but not what passed between two.
     pub fn copies(&self, work: &DirWork, size: u64) -> bool {

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Why;
+use crate::option_set::OptionSet;
 use crate::schedule::{DirWork, PendingDir};
-use crate::store::{Flow, Landed, MetaSpec};
+use crate::store::{Flow, Landed, MetaSpec, Moved, Spec, Store, Within};
 use crate::tune::Op;
 
 use super::backup::leads_to;
@@ -138,43 +139,52 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
     if cx.job.remove_dirs && cx.writes() {
         works.iter().for_each(|work| cx.post_pass.emptied(&cx.out, work));
     }
-    let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
+    let mut due: Vec<(Name, &Arc<DirWork>, OptionSet)> = Vec::new();
     for work in &works {
         let Some(entry) = &work.entry else { continue };
         // Backups that are still to come change its time.
         let backed_up = cx.keeps_dirs() && cx.job.backup.as_ref().is_some_and(|backup| leads_to(&work.dir.path(), backup));
         if backed_up {
             cx.post_pass.dir(&cx.out, work);
-            report_attributes(cx, work, entry);
+            report_attributes(cx, work, entry, OptionSet::NONE);
         }
         // What is put into a directory changes its time only where directories are things.
         let touched = work.touched.load(Ordering::Relaxed) && cx.makes_dirs();
-        if touched || work.attributes || work.made {
-            if !cx.keeps_dirs() || backed_up || !cx.marks(work.root, entry) {
+        let refreshes = !work.made && cx.refreshes_markers(work.root);
+        if !cx.marks(work.root, entry) {
+        } else if touched || work.attributes || work.made {
+            if !cx.keeps_dirs() || backed_up {
             } else if cx.post_pass.must_wait(entry) {
                 cx.post_pass.dir(&cx.out, work);
-                report_attributes(cx, work, entry);
+                report_attributes(cx, work, entry, OptionSet::NONE);
             } else {
-                due.push((Name::of(&work.dir), work));
+                let name = Name::of(&work.dir);
+                // They are set together with the attributes; a failure is theirs, too.
+                let lacked = refreshes.then(|| retry(|| cx.target().refresh(&name, Kind::Dir, true)).unwrap_or_default());
+                due.push((name, work, lacked.unwrap_or_default()));
             }
+        } else if refreshes {
+            refresh(cx, work, entry);
         }
     }
     if !due.is_empty() {
         cx.clock.measured(Op::Other, |load| {
             load.entries = due.len() as u64;
-            let specs: Vec<MetaSpec<'_>> = due
-                .iter()
-                .filter_map(|(name, work)| work.entry.as_ref().map(|entry| MetaSpec { name, entry, keep: cx.job.keep }))
-                .collect();
-            let set = cx.target().set_meta(&specs);
-            let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
-            for (landed, (name, work)) in set.into_iter().zip(&due) {
+            let named = due.iter().filter_map(|(name, work, _)| Some((name, *work, work.entry.as_ref()?)));
+            let set: Vec<Result<Landed>> = if cx.target().caps().markers {
+                named.map(|(name, work, entry)| set_marker(cx, cx.source(work), name, entry)).collect()
+            } else {
+                let specs: Vec<MetaSpec<'_>> = named.map(|(name, _, entry)| MetaSpec { name, entry, keep: cx.job.keep }).collect();
+                let set = cx.target().set_meta(&specs);
+                retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())))
+            };
+            for (landed, (name, work, lacked)) in set.into_iter().zip(&due) {
                 let Some(entry) = &work.entry else { continue };
                 match landed {
                     Ok(landed) => {
                         cx.out.refused(entry, landed.refused);
                         if !landed.refused.has(MetaMask::DENIED) {
-                            report_attributes(cx, work, entry);
+                            report_attributes(cx, work, entry, *lacked);
                         }
                     }
                     Err(e) => cx.out.fail(&e.on(name), Kind::Dir),
@@ -191,9 +201,42 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
     }
 }
 
-/// A directory that was there and gets other attributes is an item of the run; one that was made is one already.
-fn report_attributes(cx: &Context, work: &DirWork, entry: &Entry) {
+/// Sets the attributes of a directory that has a marker, or none yet. The marker of another object store is copied like an object.
+pub fn set_marker(cx: &Context, source: &dyn Store, name: &Name, entry: &Entry) -> Result<Landed> {
+    let mut entry = entry.clone();
+    if source.caps().markers {
+        if cx.target().copies(source, 0) {
+            let spec = Spec { entry: &entry, keep: cx.job.keep, chunk: cx.job.chunk, in_place: false, sync: false };
+            if let Some(landed) = retry(|| cx.target().take(source, &entry, name, Within::Copy(&spec, Moved::UNHEARD)))? {
+                return Ok(landed);
+            }
+        }
+        entry.headers = retry(|| source.marker_headers(name)).map_err(Error::of_source)?;
+    }
+    let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
+    retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Landed::default())))
+}
+
+/// The marker of a directory that is as it should be, but for what the options of the destination ask for.
+fn refresh(cx: &Context, work: &DirWork, entry: &Entry) {
+    let name = Name::of(&work.dir);
+    match retry(|| cx.target().refresh(&name, Kind::Dir, !cx.writes())) {
+        Ok(lacked) if !lacked.is_empty() => cx.out.set_meta(Why::Options(lacked), entry),
+        // The top of a root is not counted.
+        Ok(_) if work.parent.is_some() => {
+            cx.out.tally.kept.fetch_add(1, Ordering::Relaxed);
+            cx.out.report().kept.add(Kind::Dir, 1);
+            cx.out.keep(Why::Same, entry);
+        }
+        Ok(_) => {}
+        Err(e) => cx.out.fail(&e.on(&name), Kind::Dir),
+    }
+}
+
+/// A directory that was there and gets other attributes, or what it `lacked` of the options, is an item of the run; one that was made
+/// is one already.
+fn report_attributes(cx: &Context, work: &DirWork, entry: &Entry, lacked: OptionSet) {
     if work.attributes && !work.made {
-        cx.out.set_meta(Why::Attributes(work.differ), entry);
+        cx.out.set_meta(if lacked.is_empty() { Why::Attributes(work.differ) } else { Why::Options(lacked) }, entry);
     }
 }

@@ -64,7 +64,9 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<
         return plans.keep(cx, Why::SameFile, &entry);
     }
     let op = if cx.job.mode == Mode::Check { "check" } else { "create" };
-    if let Err(e) = tells(cx.source(work).caps(), &entry, op).and_then(|()| admits(cx.target().caps(), &entry, op)) {
+    let renamed = cx.job.rename.is_some().then(|| Entry { name: cx.target_name(&entry.name), ..entry.clone() });
+    let admitted = || admits(cx.target().caps(), renamed.as_ref().unwrap_or(&entry), op);
+    if let Err(e) = tells(cx.source(work).caps(), &entry, op).and_then(|()| admitted()) {
         plans.next.done += 1;
         return cx.out.fail(&e, entry.kind);
     }
@@ -96,6 +98,12 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<
 /// The same once it is known that the name is not given away.
 pub fn decide(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, plans: &mut Plans) {
     let mut step = cx.planner.decide(&entry, target.as_ref());
+    if let (Act::Enter { exists: true, attributes: false }, Some(target)) = (step.act, &target)
+        && cx.job.mode == Mode::Copy
+        && cx.lacks_marker(work.root, &entry, target)
+    {
+        step = Step { act: Act::Enter { exists: true, attributes: true }, why: Why::Attributes(MetaMask::NONE) };
+    }
     let mut staged = false;
     if cx.past_intents
         && entry.kind == Kind::File
@@ -227,7 +235,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
                 cx.out.made_dir(&entry);
             } else if !cx.writes() && attributes {
                 cx.out.set_meta(step.why, &entry);
-            } else if exists && !attributes {
+            } else if exists && !attributes && !cx.refreshes_markers(work.root) {
                 plans.keep(cx, step.why, &entry);
             }
             let dir = pending(cx, work, entry, !exists, !exists, attributes);

@@ -321,7 +321,7 @@ fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut
             break;
         }
         let keeps = item.step.why == Why::Same;
-        match retry(|| cx.target().refresh(&cx.target_name(&item.entry.name), !cx.writes())) {
+        match retry(|| cx.target().refresh(&cx.target_name(&item.entry.name), item.entry.kind, !cx.writes())) {
             Ok(lacked) if keeps && lacked.is_empty() => {
                 cx.out.tally.kept.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 cx.out.report().kept.add(item.entry.kind, 1);
@@ -352,7 +352,7 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
     // They are set together with the attributes.
     for (item, name) in items.iter_mut().zip(&names).filter(|(item, _)| item.entry.kind == Kind::File && cx.target().refreshes()) {
         // A failure is that of `set_meta`, too.
-        let lacked = retry(|| cx.target().refresh(name, true)).unwrap_or_default();
+        let lacked = retry(|| cx.target().refresh(name, item.entry.kind, true)).unwrap_or_default();
         item.step.why = if lacked.is_empty() { item.step.why } else { Why::Options(lacked) };
     }
     let specs: Vec<MetaSpec<'_>> =

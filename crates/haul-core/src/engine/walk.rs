@@ -50,7 +50,10 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
     cx.transform(root, &mut entry);
     let looked = || retry(|| cx.target().stat(&name, cx.job.keep));
     let attributes = match cx.out.timed(|times| &mut times.target_listing, looked) {
-        Ok(target) => Some(cx.planner.differing(&entry, &target)).filter(|differ| !differ.is_empty()),
+        Ok(target) => {
+            let lacks = cx.job.mode == Mode::Copy && cx.lacks_marker(root, &entry, &target);
+            Some(cx.planner.differing(&entry, &target)).filter(|differ| lacks || !differ.is_empty())
+        }
         Err(_) => Some(MetaMask::NONE),
     };
     if cx.job.mode == Mode::Check {

@@ -145,15 +145,21 @@ impl State {
             }
             let dir = self.jobs().join(&info.id);
             match Lock::take(&dir.join("lock"), self.here(), unix(now)) {
-                // Looked at again now that nobody changes it.
-                Ok(Ok(lock)) => match read_logs(&dir, self.here()) {
-                    Ok((fold, _)) => {
-                        let left = fold.into_leftovers();
-                        let leftovers = left.large.into_iter().chain(left.small).collect();
-                        clean.jobs.push(Cleaning { info, leftovers, dir, lock });
+                Ok(Ok(lock)) => {
+                    // A job that has to stay is as old as before.
+                    if let Some(seen) = info.heartbeat.or(info.started) {
+                        lock.keep_heartbeat(seen);
                     }
-                    Err(error) => return Err(fail(error, "read the journal", &dir)),
-                },
+                    // Looked at again now that nobody changes it.
+                    match read_logs(&dir, self.here()) {
+                        Ok((fold, _)) => {
+                            let left = fold.into_leftovers();
+                            let leftovers = left.large.into_iter().chain(left.small).collect();
+                            clean.jobs.push(Cleaning { info, leftovers, dir, lock });
+                        }
+                        Err(error) => return Err(fail(error, "read the journal", &dir)),
+                    }
+                }
                 Ok(Err(_)) => clean.running.push(info),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(fail(error, "lock the job", &dir)),

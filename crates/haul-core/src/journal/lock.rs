@@ -163,6 +163,11 @@ impl Lock {
         None
     }
 
+    /// The last heartbeat is said to have been then when the lock is dropped: who looks after an old run has not gone on with it.
+    pub fn keep_heartbeat(&self, at: i64) {
+        self.holder.lock().unwrap_or_else(std::sync::PoisonError::into_inner).heartbeat = at;
+    }
+
     pub fn since(&self) -> i64 {
         self.holder.lock().unwrap_or_else(std::sync::PoisonError::into_inner).since
     }

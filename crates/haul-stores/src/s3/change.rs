@@ -1,8 +1,9 @@
 //! Changes of objects within the service: attributes, links, names, copies, removal.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::entry::{Entry, Headers, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
@@ -12,7 +13,7 @@ use super::checksum::{self, Value};
 use super::listing::with_content;
 use super::put_options::{CopyTemplate, pairs};
 use super::upload::Expected;
-use super::{Objects, PARTS_MOST, attributes, rights};
+use super::{Objects, PARTS_MOST, attributes, rights, source};
 use crate::http_client::parallel::in_parallel;
 
 /// Tags in the form of a header, in the order of their names.
@@ -65,36 +66,7 @@ impl Objects {
     /// A directory's attributes are those of its marker, which is made. An object is copied onto itself.
     pub(super) fn change_attributes(&self, spec: &MetaSpec<'_>) -> Result<Landed> {
         if spec.entry.kind == Kind::Dir {
-            let marker = self.marker_key(spec.name, "set attributes")?;
-            if marker.is_empty() {
-                return Ok(Landed::default());
-            }
-            self.pages.touch(&marker);
-            let written = attributes::write(spec.entry, spec.keep, self.bucket.options.used());
-            if self.as_listed(&marker) == Some(None) {
-                let metadata = pairs(written.headers.clone());
-                if let Some(put) = self.bucket.put_absent(&marker, &metadata)? {
-                    self.wrote(&marker, 0, &put, &metadata, None);
-                    return Ok(Landed { refused: written.refused, ino: 0 });
-                }
-            }
-            let metadata = match self.head(&marker)? {
-                // By the name of a file it is one of the sources.
-                Some(head) if head.size > 0 && self.options.map_keys => {
-                    return Ok(Landed { refused: spec.keep.and(spec.entry.have), ino: 0 });
-                }
-                Some(head) if head.size > 0 => return Err(with_content(spec.name, head.size)),
-                Some(head) => {
-                    let mut metadata = head.metadata();
-                    metadata.retain(|(name, _)| !attributes::NAMES.contains(&&**name));
-                    metadata.extend(pairs(written.headers));
-                    metadata
-                }
-                None => pairs(written.headers),
-            };
-            let put = self.bucket.put(&marker, b"", &metadata)?;
-            self.wrote(&marker, 0, &put, &metadata, None);
-            return Ok(Landed { refused: written.refused, ino: 0 });
+            return self.change_marker(spec);
         }
         let key = self.key(spec.name, "set attributes")?;
         self.pages.touch(&key);
@@ -134,6 +106,50 @@ impl Objects {
         Ok(Landed { refused, ino: 0 })
     }
 
+    /// A new marker has the headers of the one that it is a copy of; one that is there keeps its own.
+    fn change_marker(&self, spec: &MetaSpec<'_>) -> Result<Landed> {
+        let marker = self.marker_key(spec.name, "set attributes")?;
+        if marker.is_empty() {
+            return Ok(Landed::default());
+        }
+        self.pages.touch(&marker);
+        let mut bucket = self.bucket.like(spec.entry);
+        let mut written = attributes::write(spec.entry, spec.keep, bucket.options.used());
+        if self.as_listed(&marker) == Some(None) {
+            let metadata = pairs(written.headers.clone());
+            if let Some(put) = bucket.put_absent(&marker, &metadata)? {
+                self.wrote(&marker, 0, &put, &metadata, None);
+                return Ok(Landed { refused: written.refused, ino: 0 });
+            }
+        }
+        match self.head(&marker)? {
+            // By the name of a file it is one of the sources.
+            Some(head) if head.size > 0 && self.options.map_keys => {
+                return Ok(Landed { refused: spec.keep.and(spec.entry.have), ino: 0 });
+            }
+            Some(head) if head.size > 0 => return Err(with_content(spec.name, head.size)),
+            Some(head) => {
+                let tags = if head.tags() > 0 && self.bucket.options.tagging.is_none() { Some(self.bucket.tags(&marker)?) } else { None };
+                let own = Headers { headers: head.own_headers(), tags, lacks: MetaMask::NONE };
+                bucket = Bucket { options: Arc::new(self.bucket.options.like(&own)), ..bucket };
+                written = attributes::write(spec.entry, spec.keep, bucket.options.used());
+            }
+            None => {}
+        }
+        let metadata = pairs(written.headers);
+        let put = bucket.put(&marker, b"", &metadata)?;
+        self.wrote(&marker, 0, &put, &metadata, None);
+        Ok(Landed { refused: written.refused, ino: 0 })
+    }
+
+    /// What a copy of a directory's marker in another store is to have beside attributes; `None` without a marker.
+    pub(super) fn headers_of_marker(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
+        let marker = self.marker_key(name, "stat")?;
+        let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
+        let headers = |head: Head| source::headers_of(&self.bucket, &marker, &head, self.options.map_keys);
+        head.filter(|head| head.size == 0).map(headers).transpose()
+    }
+
     /// What an object lacks of what the options ask for.
     fn lacking(&self, key: &[u8], head: &Head) -> Result<OptionSet> {
         let retagged = match &self.bucket.options.tagging {
@@ -144,10 +160,15 @@ impl Objects {
     }
 
     /// Gives an object what the options ask for, but with `dry`; what it lacked.
-    pub(super) fn set_options(&self, name: &Name, dry: bool) -> Result<OptionSet> {
-        let key = self.key(name, "set options")?;
+    pub(super) fn set_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        let is_dir = kind == Kind::Dir;
+        let key = if is_dir { self.marker_key(name, "set options")? } else { self.key(name, "set options")? };
         let absent = || Error::new(ErrorKind::NotFound, "set options").because("no such object");
-        let head = self.bucket.head(&key)?.ok_or_else(absent)?;
+        let head = match if key.is_empty() { None } else { self.bucket.head(&key)? } {
+            Some(head) if !is_dir || head.size == 0 => head,
+            _ if is_dir => return Ok(OptionSet::NONE),
+            _ => return Err(absent()),
+        };
         let lacking = self.lacking(&key, &head)?;
         if dry || lacking.is_empty() {
             return Ok(lacking);
@@ -173,17 +194,29 @@ impl Objects {
         let mut source = from.root.strip_prefix(b"/").unwrap_or(&from.root).to_vec();
         source.extend_from_slice(&self.dir_key(&entry.name.dir)[self.prefix.len()..]);
         source.extend_from_slice(&self.part(&entry.name.leaf));
-        let key = self.key(to, "copy")?;
+        let is_dir = entry.kind == Kind::Dir;
+        if is_dir && !(entry.name.leaf.is_empty() && entry.name.dir.is_root()) {
+            source.push(b'/');
+        }
+        let key = if is_dir { self.marker_key(to, "copy")? } else { self.key(to, "copy")? };
         self.pages.touch(&key);
-        let version = self.copied_version.as_deref();
+        // A whole bucket has no marker; one that is there already is only given attributes.
+        if is_dir && (source.is_empty() || key.is_empty() || self.has_marker(&key)?) {
+            return Ok(None);
+        }
+        let version = self.copied_version.as_deref().filter(|_| !is_dir);
         let place = Bucket { name: from.volume.clone(), ..self.bucket.clone() }.version(version);
         let absent = || Error::new(ErrorKind::NotFound, "copy").because("no such object");
-        let head = place.head(&source)?.ok_or_else(absent)?;
-        let found = self.entry_of(entry.name.clone(), &source, &head, MetaMask::NONE)?;
-        if !entry.is_bare() && found.stamp() != entry.stamp() {
+        let head = match place.head(&source)? {
+            Some(head) if !is_dir || head.size == 0 => head,
+            _ if is_dir => return Ok(None),
+            _ => return Err(absent()),
+        };
+        if !is_dir && !entry.is_bare() && self.entry_of(entry.name.clone(), &source, &head, MetaMask::NONE)?.stamp() != entry.stamp() {
             return Err(Error::new(ErrorKind::Changed, "copy"));
         }
         let mut like = spec.entry.clone();
+        like.headers = Some(Arc::new(Headers { lacks: head.attributes.lacks(), ..Headers::default() }));
         if spec.keep.any(MetaMask::XATTR.with(MetaMask::ACL)) && like.xattrs.is_none() {
             like.xattrs = self.entry_of(entry.name.clone(), &source, &head, MetaMask::XATTR)?.xattrs;
         }
@@ -195,7 +228,17 @@ impl Objects {
             Ok(()) => Ok(Some(Landed { refused: written.refused, ino: 0 })),
             // The service cannot, or this account may not (tags have permissions of their own): copy through this machine.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
+            // Services whose directories are those of a file system copy no such key, and say so in many ways.
+            Err(e) if is_dir && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::BadName | ErrorKind::Other) => Ok(None),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Whether there is an object with the key of a marker.
+    fn has_marker(&self, marker: &[u8]) -> Result<bool> {
+        match self.as_listed(marker) {
+            Some(listed) => Ok(listed.is_some()),
+            None => Ok(self.head(marker)?.is_some()),
         }
     }
 

@@ -156,9 +156,14 @@ impl Client {
         }
     }
 
+    /// Whether the server has said that it is MinIO.
+    pub(super) fn is_minio(&self) -> bool {
+        self.minio.load(Ordering::Relaxed)
+    }
+
     /// Whether listings have metadata where they are asked for.
     pub(super) fn lists_metadata(&self) -> bool {
-        self.minio.load(Ordering::Relaxed)
+        self.is_minio()
     }
 
     /// Whether the endpoint is Amazon's, one for each region, because nobody named another.

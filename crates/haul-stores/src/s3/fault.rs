@@ -100,6 +100,24 @@ impl Refusal {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "RequestExpired")
     }
 
+    /// The service does not accept the credentials, whatever they are asked for: Amazon's codes and those of STS, MinIO's
+    /// (`InvalidTokenId`), Ceph's (`UserSuspended`) and Google's (`InvalidSecurity`).
+    pub fn is_refused_key(&self) -> bool {
+        matches!(
+            self.code.as_str(),
+            "InvalidAccessKeyId"
+                | "SignatureDoesNotMatch"
+                | "InvalidToken"
+                | "InvalidTokenId"
+                | "InvalidClientTokenId"
+                | "InvalidSecurity"
+                | "UnrecognizedClientException"
+                | "NotSignedUp"
+                | "AccountProblem"
+                | "UserSuspended"
+        )
+    }
+
     /// It may be that credentials have expired: an answer to HEAD is 400 then, and some services answer 403.
     pub fn may_be_expiry(&self) -> bool {
         self.bare && matches!(self.status, 400 | 403)
@@ -138,7 +156,7 @@ impl Refusal {
             ("BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty", _) => K::Exists,
             ("NotImplemented" | "XNotImplemented" | "MethodNotAllowed", _) => K::Unsupported,
             // Nothing else would fare better: the run's, not an object's.
-            ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AccountProblem", _) => K::Broken,
+            _ if self.is_refused_key() => K::Broken,
             _ => match self.status {
                 401 | 403 => K::Denied,
                 404 => K::NotFound,
@@ -207,10 +225,14 @@ fn of_code(code: &str) -> (&'static str, &'static str) {
             ("the secret key is not the one that belongs to the access key", "check AWS_SECRET_ACCESS_KEY, the profile and the region")
         }
         "InvalidAccessKeyId" => ("the service does not know the access key", "check AWS_ACCESS_KEY_ID, the profile and the endpoint"),
+        "InvalidToken" | "InvalidTokenId" | "InvalidClientTokenId" => (
+            "the service does not know the session token, or it belongs to another key",
+            "check AWS_SESSION_TOKEN, which goes only with the keys that it was issued with, the profile and the endpoint",
+        ),
         "AccessDenied" | "Forbidden" | "AllAccessDisabled" => {
             ("access denied", "the account lacks permission; for a public bucket use --no-sign-request, for another account --profile")
         }
-        "ExpiredToken" | "ExpiredTokenException" => (
+        "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => (
             "the credentials have expired",
             "log in again (`aws sso login`, or what gave the token), then run the same command: it resumes",
         ),

@@ -218,6 +218,19 @@ impl BucketHost {
         is_empty.map_or_else(|| self.first_page(&prefix), Ok).map(|is_empty| !is_empty)
     }
 
+    /// Bytes of the one object at a prefix, if that is its whole key: as a directory it is nothing.
+    fn lone_content(&self, path: &[u8]) -> Option<u64> {
+        let prefix = prefix(path);
+        if self.options.map_keys {
+            return None;
+        }
+        let lone = self.recent.of_page(&prefix, |page| match &page.objects[..] {
+            [only] if only.key == prefix && only.size > 0 && page.token.is_none() => Some(only.size),
+            _ => None,
+        });
+        lone.flatten()
+    }
+
     /// Asks for the page that a prefix begins with, which is listed next; whether there is nothing below it.
     fn first_page(&self, prefix: &[u8]) -> Result<bool> {
         let metadata = self.options.look && self.bucket.client.lists_metadata() && cache::is_unknown(self.cache.as_deref());
@@ -317,6 +330,14 @@ impl Host for BucketHost {
         let latest = self.bucket.options.version.is_none();
         if options.role == Role::Source && (latest || options.nonempty) && !is_dir()? {
             return Err(self.empty(path));
+        }
+        if options.role == Role::Source
+            && latest
+            && let Some(size) = self.lone_content(path)
+        {
+            let e = Error::new(ErrorKind::BadName, "open").at(path);
+            let e = e.because(format!("the key ends in a slash and the object has content ({size} bytes), and nothing is below it"));
+            return Err(e.hint("--raw copies the object of just this key"));
         }
         let distrust = options.untrusted && !self.trusts;
         let no_markers = self.options.no_markers && options.role == Role::Destination;

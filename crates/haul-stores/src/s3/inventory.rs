@@ -1,6 +1,7 @@
 //! Requests about buckets and their listings: keys, versions, unfinished uploads.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
@@ -201,10 +202,19 @@ impl Bucket {
 
     /// Pages of uploads that were begun and neither completed nor abandoned, whose key begins with `prefix`.
     pub fn uploads(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Upload>) -> Flow) -> Result<()> {
-        self.below_marker("uploads", "upload-id-marker", xml::list_uploads, prefix, &mut |mut uploads| {
-            uploads.retain(|upload| upload.key.starts_with(prefix));
-            each(uploads)
-        })
+        let any = Cell::new(false);
+        let mut below = |asked: &[u8]| {
+            self.below_marker("uploads", "upload-id-marker", xml::list_uploads, asked, &mut |mut uploads| {
+                uploads.retain(|upload| upload.key.starts_with(prefix));
+                any.set(any.get() || !uploads.is_empty());
+                each(uploads)
+            })
+        };
+        // MinIO takes a prefix for a whole key: where one finds nothing, the bucket's uploads are listed.
+        if !prefix.is_empty() && !self.client.is_minio() {
+            below(prefix)?;
+        }
+        if any.get() { Ok(()) } else { below(b"") }
     }
 
     fn below_marker<T: Send>(

@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use haul_core::bundle::Bundle;
-use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Headers, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
@@ -350,8 +350,12 @@ impl Store for Objects {
         self.bucket.options.wishes()
     }
 
-    fn refresh(&self, name: &Name, dry: bool) -> Result<OptionSet> {
-        self.set_options(name, dry).map_err(|e| e.on(name))
+    fn refresh(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        self.set_options(name, kind, dry).map_err(|e| e.on(name))
+    }
+
+    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
+        self.headers_of_marker(name).map_err(|e| e.on(name))
     }
 
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
@@ -372,7 +376,7 @@ impl Store for Objects {
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        let bare = Entry::bare(name.clone(), haul_core::entry::Kind::File);
+        let bare = Entry::bare(name.clone(), Kind::File);
         source::open(self, &bare, false).map_err(|e| e.on(name))
     }
 

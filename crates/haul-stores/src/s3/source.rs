@@ -116,7 +116,7 @@ pub(super) fn headers_of(bucket: &Bucket, key: &[u8], head: &Head, between: bool
     if between && bucket.options.copies_acl {
         headers.push((ACL.to_string(), rights::canned(&bucket.acl(key)?)?.to_string()));
     }
-    Ok(Arc::new(entry::Headers { headers, tags }))
+    Ok(Arc::new(entry::Headers { headers, tags, lacks: head.attributes.lacks() }))
 }
 
 /// `None` where the object's metadata do not suffice to verify it.

@@ -3,11 +3,12 @@
 
 use std::any::Any;
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
-use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Headers, Kind, MetaMask, Name};
 use haul_core::hash::Algorithm;
 use haul_core::lock::lock;
 use haul_core::option_set::OptionSet;
@@ -304,8 +305,12 @@ impl Store for Fault {
         self.inner.refreshes()
     }
 
-    fn refresh(&self, name: &Name, dry: bool) -> Result<OptionSet> {
-        self.core.run(Op::SetMeta, name, || self.inner.refresh(name, dry))
+    fn refresh(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        self.core.run(Op::SetMeta, name, || self.inner.refresh(name, kind, dry))
+    }
+
+    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
+        self.inner.marker_headers(name)
     }
 
     fn remote_work(&self) -> Option<RemoteWork> {

@@ -167,7 +167,13 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
     if path == b"-" {
         return io::copy(&mut io::stdin().lock(), out).map(drop).map_err(|e| Error::io(e, "read"));
     }
-    let (mut opened, mut found) = open::existing(asked)?;
+    let (mut opened, mut found) = match open::raw_object(asked.location, asked.hosts, OpenOptions::default())? {
+        Some(object) => {
+            let entry = object.stat()?;
+            (object, entry)
+        }
+        None => open::existing(asked)?,
+    };
     // What a link of the user's own argument points to is meant.
     let from_here = open::follows_from_here(asked.location);
     if from_here && found.kind == Kind::Link {

@@ -277,7 +277,7 @@ pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
         admit: chooses.then_some(&admit),
     };
     let each = |path: &Argument<'_>, _: &mut dyn Write, ranks: Option<Shared<'_>>| {
-        let Some(scope) = scope::of(path)? else {
+        let Some(scope) = scope::of_removed(path, flags.recursive || flags.uploads)? else {
             return rm::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry), ranks);
         };
         let others = ranks.map(rm::Others);

@@ -37,6 +37,16 @@ pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
     if is_key { Scope::literal(bucket, &asked.path, key).map(Some) } else { Ok(Some(scope)) }
 }
 
+/// What is removed without `-r`: with `--raw` just the object of the key, which may end in a slash.
+pub fn of_removed(asked: &Argument<'_>, recursive: bool) -> Result<Option<Scope>> {
+    let is_raw = || asked.hosts.access().get::<Flags>().raw;
+    if recursive || !asked.location.scheme.keys || !asked.location.trailing_slash || asked.location.path.is_empty() || !is_raw() {
+        return of(asked);
+    }
+    let bucket = BucketHost::of(&*asked.hosts.reach(asked.location)?)?.bucket().clone();
+    Scope::exact(bucket, &asked.path, key_of(asked.location)).map(Some)
+}
+
 /// Whether an address is a pattern of keys, unless there is an object of just this name. Sends nothing.
 pub fn may_be_pattern(asked: &Argument<'_>) -> bool {
     let is_raw = || asked.hosts.access().get::<Flags>().raw;

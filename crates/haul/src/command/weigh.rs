@@ -11,7 +11,7 @@ use haul_core::lock::lock;
 use haul_core::pool::{Pool, Stage};
 use haul_core::team::counts::{put_error, take_error};
 use haul_core::team::wire::{Cursor, put_all, put_bytes};
-use haul_stores::s3::admin::Range;
+use haul_stores::s3::admin::{Range, leaf};
 use haul_stores::s3::inventory::Object;
 
 use super::du::{Chosen, How, Sum, Sums};
@@ -31,7 +31,8 @@ struct Scales {
 impl Scales {
     fn add(&mut self, path: &[u8], object: &Object) {
         let class = if object.class.is_empty() { "STANDARD" } else { &object.class };
-        let marker = path.ends_with(b"/");
+        // One with content is an object like others.
+        let marker = path.ends_with(b"/") && object.size == 0;
         let of_class = self.sums.by_class.entry(class.to_string()).or_default();
         of_class.bytes = of_class.bytes.saturating_add(object.size);
         of_class.files += u64::from(!marker);
@@ -141,7 +142,7 @@ fn weighed(scope: &Scope, how: How<'_>, range: Range, pool: &Pool<Range>, put: &
         any = true;
         // The directory's own marker has no path.
         let path = scope.below(&object.key);
-        if !path.is_empty() && admits(how.chosen, path, object) {
+        if (!path.is_empty() || object.size > 0) && admits(how.chosen, named(path, object), object) {
             scales.add(path, object);
             if first.is_empty() {
                 first = path.to_vec();
@@ -216,6 +217,11 @@ pub fn help(stage: Stage, asked: &Argument<'_>, how: How<'_>) -> Result<()> {
     pool.run(&|range| weighed(&scope, how, range, &pool, &|record| outbox.put(record)), &|| outbox.flush())
 }
 
+/// The path that filters see: a directory's own marker that has content goes by the name of the directory.
+fn named<'a>(path: &'a [u8], object: &'a Object) -> &'a [u8] {
+    if path.is_empty() { leaf(&object.key) } else { path }
+}
+
 /// Whether filters and bounds admit an object, or all below what ends in a slash.
 pub fn admits(chosen: Chosen<'_>, path: &[u8], object: &Object) -> bool {
     if !chosen.filter.is_empty() {
@@ -242,7 +248,7 @@ pub fn admits_dir(chosen: Chosen<'_>, path: &[u8]) -> bool {
 /// object.
 pub fn each(scope: &Scope, chosen: Chosen<'_>, versions: bool, found: &mut dyn FnMut(&[u8], &Object)) -> Result<bool> {
     scope.objects(versions, &mut |path, object| {
-        if admits(chosen, path, object) {
+        if admits(chosen, named(path, object), object) {
             found(path, object);
         }
     })

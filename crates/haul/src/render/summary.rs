@@ -221,7 +221,7 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let per_file = each(report.file_bytes, written);
     let moved_nothing = report.bytes + report.file_bytes == 0;
     if moved_nothing && context.mode != Mode::Check {
-        table.row("Data", "nothing to transfer".into());
+        table.row("Data", if report.failed > 0 { "nothing transferred" } else { "nothing to transfer" }.into());
     } else if report.bytes > 0 || context.mode != Mode::Check {
         let here = if apart { "" } else { &per_file };
         table.row("Data", format!("{} {word}, {}{here}", bytes(report.bytes), things(report.bytes, "byte")));

@@ -239,6 +239,13 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     let missing = |e: Error| if e.kind() == ErrorKind::NotFound && !location.is_remote() { none() } else { e };
     let lists = location.means_contents() && !asked.listed;
     let host = asked.hosts.reach_for(location, Intent { role: Role::Source, lists, ..Intent::default() })?;
+    if !asked.listed
+        && let Some(open::Opened { store: parent, leaf: Some(leaf) }) =
+            open::raw_object(location, asked.hosts, asked.source_options(Role::Browse))?
+    {
+        let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
+        return Ok(Source::Name { parent, leaf, kind: entry.kind, size: entry.size });
+    }
     let path = host.path(location);
     let has_name = !host.split(&path).1.is_empty();
     if location.means_contents() || asked.listed || !has_name {
@@ -331,6 +338,12 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     let first_pick = if matches!(sources.first(), Some(Source::Contents(_))) { FirstPick::Contents } else { FirstPick::Names };
     let Destination { store: target, host: target_host, is_made, path: target_path, rename } =
         destination(asked, &sources, missing.is_empty())?;
+    // In a directory an object whose key ends in a slash has its name without it.
+    let without_slash = || match &sources[..] {
+        [Source::Name { leaf, .. }] => leaf.strip_suffix(b"/").map(<[u8]>::to_vec),
+        _ => None,
+    };
+    let rename = rename.or_else(without_slash);
     let mut places = Places { roots: Vec::new(), read: Vec::new(), target, target_host, is_made, target_path, rename, missing, first_pick };
     for source in sources {
         match source {

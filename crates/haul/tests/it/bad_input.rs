@@ -112,7 +112,7 @@ fn one_file_by_two_names() {
     Items:       1 file
     Created:     0
     Errors:      1
-    Data:        nothing to transfer
+    Data:        nothing transferred
 
     Failures:
       a: copy: source and destination are the same file

@@ -152,7 +152,7 @@ fn no_permission_at_the_destination() {
     Items:       1 file
     Created:     0
     Errors:      1
-    Data:        5 B transferred, 5 bytes
+    Data:        nothing transferred
 
     Failures:
       new: create: Permission denied

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use haul_test::compare::What;
 use haul_test::objects::{Endpoint, Minio, Moto};
 
+use crate::between::{FOREIGN, assert_foreign};
 use crate::narrow::session;
 use crate::support::{Program, World};
 
@@ -102,6 +103,23 @@ fn no_markers_but_those_of_the_source() {
     go(&w, &there, "sync -a --delete one@/in/ two@/sync/").moves_nothing();
     go(&w, &there, "mv one@/in/ two@/mv/").ends(0);
     assert_eq!(below("mv/"), ["a", "d/b", "d/e/c", "marked/"]);
+}
+
+#[test]
+fn markers_go_along_with_all_that_they_have() {
+    let w = World::new();
+    let there = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
+    profiles(&w, &[("one", &w.real, None), ("two", &there.real, None)]);
+    for key in ["in/a", "in/d/", "in/d/b"] {
+        w.put(key.as_bytes(), &FOREIGN, if key.ends_with('/') { b"" } else { b"content" });
+    }
+    for (words, place) in [("cp one@/in/ two@/cp/", "cp"), ("sync -a one@/in/ two@/sync/", "sync"), ("mv one@/in/ two@/mv/", "mv")] {
+        go(&w, &there, words).ends(0);
+        ["a", "d/", "d/b"].into_iter().for_each(|key| assert_foreign(&there, &format!("{place}/{key}")));
+        if place == "sync" {
+            go(&w, &there, "sync -a --delete one@/in/ two@/sync/").moves_nothing();
+        }
+    }
 }
 
 /// One account may read one bucket alone, the other write another: neither could copy by itself.

@@ -105,3 +105,23 @@ fn the_expires_header_has_two_names() {
     w.haul("cp --expires 1h a @/a").ends(1).says("a date is 2030-01-01T00:00:00Z");
     w.haul("presign --expires 2h @/a").ends(0).says("X-Amz-Expires=7200");
 }
+
+/// Markers are objects where they are copied between buckets, and onto themselves.
+#[test]
+fn options_are_set_on_markers_that_are_copied_onto_themselves() {
+    let w = World::new();
+    for key in ["in/", "in/a", "in/d/", "in/implied/b"] {
+        w.put(key.as_bytes(), &[("x-amz-meta-who", "me"), ("x-amz-tagging", "t=1")], if key.ends_with('/') { b"" } else { b"content" });
+    }
+    let words = "cp --storage-class REDUCED_REDUNDANCY --metadata run=7 @/in/ @/in/";
+    w.haul(&words.replace("cp", "cp -n")).ends(0).out_has("Attributes:  to set on 4 entries");
+    assert_eq!(w.header("in/d/", "x-amz-meta-run"), None);
+    w.haul(words).ends(0).out_has("Attributes:  set on 4 entries");
+    for key in ["in/", "in/a", "in/d/", "in/implied/b"] {
+        for (name, value) in [("storage-class", "REDUCED_REDUNDANCY"), ("meta-run", "7"), ("meta-who", "me"), ("tagging-count", "1")] {
+            assert_eq!(w.header(key, &format!("x-amz-{name}")).as_deref(), Some(value), "{key}: {name}");
+        }
+    }
+    assert_eq!(w.keys(), ["in/", "in/a", "in/d/", "in/implied/b"]);
+    w.haul(words).ends(0).never_says("Attributes:");
+}

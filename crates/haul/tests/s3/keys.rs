@@ -1,7 +1,9 @@
 //! Keys that are no names of files. Real servers with a file system below take few of them, so this one is made up.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use haul_test::objects::Moto;
 use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
 
 use crate::support::{World, encode};
@@ -219,4 +221,31 @@ fn between_buckets_keys_stay_as_they_are() {
     w.haul("cp @/in/* @/matched/").ends(0);
     let matched = keys.iter().map(|key| [b"matched/", &key[3..]].concat());
     assert_eq!(put_keys(&server, &bucket), wanted.into_iter().chain(matched).collect());
+}
+
+/// This server takes content under a key that ends in a slash.
+#[test]
+fn an_object_whose_key_ends_in_a_slash_is_named_with_raw() {
+    let w = World::at(Arc::new(Moto::start().expect("moto can be started: servers.sh installs it")));
+    for (key, content) in [("c/", "content"), ("d/", "12345"), ("d/below", "1")] {
+        w.put(key.as_bytes(), &[], content.as_bytes());
+    }
+    w.haul("cp @/c/ f").run().code_of(&[1, 23]).says("has content (7 bytes)").says("--raw");
+    assert!(!w.path("f").exists());
+    w.tree("into/");
+    w.haul("cp --raw @/c/ f").ends(0);
+    w.haul("cp --raw @/d/ into/").ends(0);
+    assert_eq!((w.read("f"), w.read("into/d")), (b"content".to_vec(), b"12345".to_vec()));
+    assert!(w.haul("cat --raw @/d/").ends(0).bytes == b"12345");
+    // It is one of the objects below its own prefix, too.
+    w.haul("ls @/c/").ends(0).out_has("./");
+    w.haul("ls -l @/d/").ends(0).out_has("./").out_has("below");
+    let counted = w.haul("du --json @/c/").ends(0).events();
+    assert_eq!((&counted[0]["bytes"], &counted[0]["files"]), (&7.into(), &1.into()), "{counted:?}");
+    w.haul("rm @/d/").ends(1).says("-r");
+    w.haul("rm --raw @/d/").ends(0);
+    assert_eq!(w.keys(), ["c/", "d/below"]);
+    w.haul("rm --raw @/d/").ends(23).says("no such object");
+    w.haul("rm -r --raw @/d/").ends(0);
+    assert_eq!(w.keys(), ["c/"]);
 }

@@ -301,3 +301,19 @@ fn objects_that_go_by_one_request_are_no_metadata() {
         w.assert_same(tree, format!("back-{tree}"), What::CONTENT);
     }
 }
+
+/// This server takes a prefix of uploads for a whole key.
+#[test]
+fn uploads_below_a_prefix_are_found() {
+    let w = World::new();
+    for key in ["kill/x", "kill/d/y", "kill", "other/z"] {
+        w.request("POST", &format!("/{key}?uploads="), &[], b"").success().expect("an upload");
+    }
+    let lines = |words: &str| w.haul(words).ends(0).out.lines().count();
+    assert_eq!((lines("ls --uploads @"), lines("ls --uploads @/kill/"), lines("ls --uploads @/kill")), (4, 2, 3));
+    assert_eq!(lines("ls --uploads @/none/"), 0);
+    w.haul("rm --uploads -n @/kill/").ends(0).says("kill/x").says("kill/d/y").never_says("other/z");
+    w.haul("rm --uploads @/kill/").ends(0);
+    assert_eq!(lines("ls --uploads @"), 2);
+    assert_eq!((w.uploads("kill").len(), w.uploads("other/z").len()), (1, 1));
+}

@@ -114,3 +114,23 @@ fn a_pattern_that_may_not_be_listed_is_named() {
     assert_ne!(ended.status.code(), Some(0), "{ended}");
     ended.says(&format!("s3://{}/put/*: list:", w.bucket));
 }
+
+#[test]
+fn who_may_only_delete_deletes_what_is_named() {
+    let w = World::new();
+    for key in ["a", "b", "c", "d/e", "kept"] {
+        w.put(key.as_bytes(), &[], b"content");
+    }
+    let with = |keys: &[(&'static str, String)], words: &str| keys.iter().fold(w.haul(words), |haul, (name, value)| haul.env(name, value));
+    let delete = session(&w, &["s3:DeleteObject"]);
+    for words in ["rm @/a", "rm -f @/b", "rm --raw @/c"] {
+        with(&delete, words).ends(0);
+    }
+    assert_eq!(w.keys(), ["d/e", "kept"]);
+    // What has to be listed first is not guessed.
+    for words in ["rm -r @/d/", "rm -r @/kept"] {
+        with(&delete, words).ends(23).says("access denied").says("s3:ListBucket");
+    }
+    with(&session(&w, &["s3:PutObject"]), "rm @/kept").ends(23).says("access denied").says("s3:DeleteObject");
+    assert_eq!(w.keys(), ["d/e", "kept"]);
+}

@@ -40,6 +40,16 @@ fn with_an_unknown_access_key() {
 }
 
 #[test]
+fn with_a_session_token_that_is_none() {
+    let w = World::new();
+    w.tree("a=10");
+    for words in ["cp a @/w/", "cp @/a b", "ls @/", "rm @/a"] {
+        let ended = w.haul(words).env("AWS_SESSION_TOKEN", "garbage").ends(10);
+        ended.says("InvalidTokenId").says("AWS_SESSION_TOKEN").never_says("no permission");
+    }
+}
+
+#[test]
 fn in_no_such_bucket() {
     let w = World::new();
     w.tree("a=10 d/b=10");
@@ -82,6 +92,8 @@ fn where_nobody_listens() {
         let ended = w.haul(words).env("http_proxy", &proxy).run().code(10);
         ended.says(&format!("the proxy 127.0.0.1:{port}")).says("NO_PROXY").never_says("--endpoint-url");
     }
+    let ended = w.haul("cp a @/a").env("http_proxy", "http://proxy.invalid:3128").run().code(10);
+    ended.says("the proxy proxy.invalid:3128").says("unknown host");
     // To TLS a proxy is asked for a connection (CONNECT).
     w.endpoint.url = "https://objects.example:9000".into();
     for (words, name) in [("cp a @/a", "https_proxy"), ("ls @/", "HTTPS_PROXY"), ("rm @/a", "https_proxy")] {

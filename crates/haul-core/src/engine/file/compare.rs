@@ -161,7 +161,8 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
     cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
     let differ = !differing.is_empty();
     // Options are set together with attributes that differ.
-    let lacked = if cx.target().refreshes() { retry(|| cx.target().refresh(&name, differ || !cx.writes()))? } else { OptionSet::NONE };
+    let lacked =
+        if cx.target().refreshes() { retry(|| cx.target().refresh(&name, Kind::File, differ || !cx.writes()))? } else { OptionSet::NONE };
     if differ || !lacked.is_empty() {
         let mut refused = MetaMask::NONE;
         if differ && cx.writes() {

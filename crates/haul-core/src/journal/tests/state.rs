@@ -203,6 +203,22 @@ fn jobs_are_listed_and_cleaned_once_they_are_over() {
 }
 
 #[test]
+fn a_job_that_a_cleaning_leaves_is_as_old_as_before() {
+    let place = place();
+    let now = SystemTime::now();
+    let job = place.job();
+    let (journal, _) = job.journal().unwrap();
+    journal.open_session(b"p/x", &stamp(25), 10, &token("up")).unwrap();
+    job.keep();
+    let before = place.state.list(now).unwrap()[0].heartbeat;
+    let later = now + Duration::from_secs(7200);
+    let clean = place.state.clean(&Pick::default(), later).unwrap();
+    assert_eq!(clean.jobs.len(), 1);
+    drop(clean);
+    assert_eq!(place.state.list(later).unwrap()[0].heartbeat, before);
+}
+
+#[test]
 fn journals_of_all_ranks_are_read_by_the_next_run_whatever_its_number_of_ranks() {
     let dir = tempfile::tempdir().unwrap();
     let state = State::open_as(dir.path().join("state"), here()).unwrap();

@@ -15,12 +15,10 @@ pub fn request_error(failure: Failure, at: &Uri, proxy: Option<&Proxy>, op: &'st
     let made = |kind, words: String| Error::new(kind, op).because(format!("{host}: {words}"));
     let soon = Remedy::After(Duration::from_secs(1));
     if let Some(proxy) = proxy
-        && let Some((kind, words)) = of_proxy(&failure)
+        && let Some((kind, words, remedy)) = of_proxy(&failure)
     {
         let (host, port) = (proxy.host(), proxy.port());
-        let e = Error::new(kind, op).because(format!("the proxy {host}:{port} {words}"));
-        // What no other try changes is not tried again.
-        let e = if kind == ErrorKind::Usage { e } else { e.remedy_is(soon) };
+        let e = Error::new(kind, op).because(format!("the proxy {host}:{port} {words}")).remedy_is(remedy);
         return e.hint("check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or name the host in NO_PROXY");
     }
     match failure {
@@ -49,15 +47,17 @@ pub fn request_error(failure: Failure, at: &Uri, proxy: Option<&Proxy>, op: &'st
 }
 
 /// What keeps the proxy itself from being reached: it is the only host that is connected to and looked up.
-fn of_proxy(failure: &Failure) -> Option<(ErrorKind, String)> {
+fn of_proxy(failure: &Failure) -> Option<(ErrorKind, String, Remedy)> {
     use io::ErrorKind as K;
-    let unknown = || Some((ErrorKind::Usage, "is an unknown host".to_string()));
+    let soon = |kind, words: String| Some((kind, words, Remedy::After(Duration::from_secs(1))));
+    // What no other try changes is not tried again.
+    let unknown = || Some((ErrorKind::Broken, "is an unknown host".to_string(), Remedy::None));
     match failure {
-        Failure::Timeout(Timeout::Connect | Timeout::Resolve) => Some((ErrorKind::TimedOut, "does not answer".to_string())),
+        Failure::Timeout(Timeout::Connect | Timeout::Resolve) => soon(ErrorKind::TimedOut, "does not answer".to_string()),
         Failure::HostNotFound => unknown(),
         Failure::Io(error) => match error.kind() {
-            K::ConnectionRefused => Some((ErrorKind::Broken, "cannot be reached: nobody listens there".to_string())),
-            K::HostUnreachable | K::NetworkUnreachable => Some((ErrorKind::Broken, format!("cannot be reached: {error}"))),
+            K::ConnectionRefused => soon(ErrorKind::Broken, "cannot be reached: nobody listens there".to_string()),
+            K::HostUnreachable | K::NetworkUnreachable => soon(ErrorKind::Broken, format!("cannot be reached: {error}")),
             _ if is_unknown_host(&error.to_string()) => unknown(),
             _ => None,
         },

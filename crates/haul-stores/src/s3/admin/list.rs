@@ -19,9 +19,8 @@ impl Scope {
             *any |= prefix.is_empty();
             bucket.lines(prefix, !recursive, &mut |lines| {
                 *any |= !lines.is_empty();
-                // The directory's own marker is left out.
-                let within = lines.iter().filter(|line| line.key().len() > prefix.len());
-                all(within.map(|line| each(line, &line.key()[prefix.len()..])))
+                let shown = lines.iter().filter(|line| line.key() != prefix || has_content(line));
+                all(shown.map(|line| each(line, if line.key() == prefix { OWN } else { &line.key()[prefix.len()..] })))
             })
         };
         match &self.what {
@@ -39,7 +38,7 @@ impl Scope {
                 wild.walk(bucket, recursive, &mut |found| {
                     let (Match::Line(line) | Match::Within(line)) = found;
                     // A directory's own marker comes right behind it.
-                    if line.key() == dir {
+                    if line.key() == dir && !has_content(&line) {
                         return Flow::Go;
                     }
                     any = true;
@@ -91,7 +90,7 @@ impl Scope {
     }
 
     /// Calls `found` for all objects that are meant, whatever is between slashes, or for all versions of them, with their paths
-    /// below the place. Returns whether the place is one object.
+    /// below the place: an empty one for a marker of its own that has content. Returns whether the place is one object.
     pub fn objects(&self, versions: bool, found: &mut dyn FnMut(&[u8], &Object)) -> Result<bool> {
         let bucket = self.bucket();
         let (mut prefix, mut cut) = match &self.what {
@@ -111,7 +110,7 @@ impl Scope {
         let mut any = self.prefix().is_empty();
         let mut take = |object: &Object| {
             any = true;
-            if let Some(path) = object.key.get(cut..).filter(|path| !path.is_empty()) {
+            if let Some(path) = object.key.get(cut..).filter(|path| !path.is_empty() || object.size > 0) {
                 found(path, object);
             }
             Flow::Go
@@ -139,6 +138,14 @@ impl Scope {
         }
         if any { Ok(one_object) } else { Err(self.nothing()) }
     }
+}
+
+/// The name of a directory's own marker that has content.
+const OWN: &[u8] = b"./";
+
+/// Whether an object, whose key may end in a slash, is more than a marker.
+fn has_content(line: &Line) -> bool {
+    matches!(line, Line::Object(object) if object.size > 0)
 }
 
 /// Goes through all of them, or up to the first that says stop.

@@ -117,8 +117,13 @@ impl Batch {
         let failed = if self.uploads { abandon(scope, &self.names) } else { scope.bucket().remove_keys(&self.names) };
         let is_gone = |removed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == removed.0 && *version == removed.1);
         self.names.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(key, version)));
-        for (key, _, e) in &failed {
-            (reporter.failed)(&e.again().at(&scope.address(key)));
+        for (key, version, e) in &failed {
+            let right = match version.is_empty() {
+                _ if self.uploads => "s3:AbortMultipartUpload",
+                true => "s3:DeleteObject",
+                false => "s3:DeleteObjectVersion",
+            };
+            (reporter.failed)(&lacks(e.again(), right).at(&scope.address(key)));
         }
         failed.len() as u64
     }
@@ -289,8 +294,19 @@ fn refuse(path: &[u8], why: &str, hint: &str) -> Error {
     Error::new(ErrorKind::Usage, "remove").at(path).because(why.to_string()).hint(hint.to_string())
 }
 
+/// What a listing takes.
+const LIST: &str = "s3:ListBucket";
+
+/// The error, which names the right that is missing where access was denied.
+fn lacks(e: Error, right: &str) -> Error {
+    match e.kind() {
+        ErrorKind::Denied => e.hint(format!("give the account the right {right}, or use another account (--profile)")),
+        _ => e,
+    }
+}
+
 fn is_directory(path: &[u8]) -> Error {
-    refuse(path, "is a directory", "-r removes it with all that is in it")
+    refuse(path, "is a directory", "-r removes it with all that is in it, --raw just the object of this key")
 }
 
 /// Removes objects.
@@ -306,7 +322,11 @@ pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed>
             let exact = if how.versions {
                 first_version(bucket, key)?.is_some_and(|first| first.object.key == *key)
             } else {
-                bucket.first(key)?.is_some_and(|first| first.key == *key)
+                match bucket.first(key) {
+                    // Who may not look may delete what is named all the same.
+                    Err(e) if e.kind() == ErrorKind::Denied && !how.recursive && how.admit.is_none() => true,
+                    first => first.map_err(|e| lacks(e, LIST))?.is_some_and(|first| first.key == *key),
+                }
             };
             if !exact {
                 let prefix = [&key[..], b"/"].concat();
@@ -338,7 +358,7 @@ pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed>
             Ok(())
         }
         _ if how.versions => all_versions(scope, what, how, batches),
-        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(scope, how, lines, batches)),
+        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(scope, how, lines, batches)).map_err(|e| lacks(e, LIST)),
         What::Like(wild) => wild.walk(bucket, how.recursive, &mut |found| match found {
             Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => {
                 batches.push_admitted(scope, how, object, String::new())

@@ -65,6 +65,15 @@ impl Scope {
         Ok(Scope { bucket, path: path.to_vec(), what })
     }
 
+    /// The object of just this key, which may end in a slash.
+    ///
+    /// # Errors
+    /// `BadName` for what can be no key.
+    pub fn exact(bucket: Bucket, path: &[u8], key: Vec<u8>) -> Result<Scope> {
+        check_key(&key).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
+        Ok(Scope { bucket, path: path.to_vec(), what: What::Key(key) })
+    }
+
     pub fn bucket(&self) -> &Bucket {
         &self.bucket
     }

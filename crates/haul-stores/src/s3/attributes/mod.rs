@@ -76,6 +76,12 @@ impl FileAttributes {
         *self == FileAttributes { md5: self.md5, ..FileAttributes::default() }
     }
 
+    /// The attributes that are not stored, of those that an entry has all the same: the time of the upload, no extended attributes.
+    pub fn lacks(&self) -> MetaMask {
+        let time = if self.mtime.is_none() { MetaMask::MTIME } else { MetaMask::NONE };
+        xattrs::ALL.without(self.xattrs.as_ref().map_or(MetaMask::NONE, |(classes, _)| *classes)).with(time)
+    }
+
     /// Sets the known attributes of an entry and marks them in its `have`. A kind that does not fit the size (a fifo with content,
     /// an empty link) is ignored. A directory stays one. A symlink's target is in the object's body.
     pub fn apply(&self, entry: &mut Entry) {

@@ -48,6 +48,8 @@ impl Written {
 /// caller resolves names used by both. Most important first: kind, times, mode, owners, then extended attributes class by class.
 pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
     let mut room = Room { left: MOST.saturating_sub(used), written: Written::default() };
+    // A copy of an object is given nothing that the object lacks.
+    let keep = keep.without(entry.headers.as_ref().map_or(MetaMask::NONE, |headers| headers.lacks));
     // Bits that lend rights are part of the mode; extended attributes are there or not.
     let extended = MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT);
     let keep = keep.and(entry.have.with(MetaMask::SETID).with(if entry.xattrs.is_some() { extended } else { MetaMask::NONE }));

@@ -19,3 +19,24 @@ fn an_answer_without_a_document_says_what_can_be_known() {
         assert!(!error.to_string().contains("BadRequest") && !error.to_string().contains("Forbidden"), "{error}");
     }
 }
+
+#[test]
+fn refused_credentials_end_the_run_and_name_what_to_check() {
+    let codes = [
+        ("InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"),
+        ("SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+        ("InvalidToken", "AWS_SESSION_TOKEN"),
+        ("InvalidTokenId", "AWS_SESSION_TOKEN"),
+        ("InvalidClientTokenId", "AWS_SESSION_TOKEN"),
+        ("InvalidSecurity", ""),
+        ("UserSuspended", ""),
+    ];
+    for (code, hint) in codes {
+        let error = Refusal { status: 403, code: code.into(), ..Refusal::default() }.error("stat", "bucket");
+        assert_eq!(error.kind(), ErrorKind::Broken, "{code}");
+        assert!(error.to_string().contains(code), "{error}");
+        assert!(error.next_step().unwrap_or_default().contains(hint), "{code}");
+    }
+    let denied = Refusal { status: 403, code: "AccessDenied".into(), ..Refusal::default() }.error("stat", "bucket");
+    assert_eq!(denied.kind(), ErrorKind::Denied);
+}
