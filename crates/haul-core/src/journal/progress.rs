@@ -270,13 +270,13 @@ pub enum Resume {
 }
 
 impl Progress {
-    /// How to begin the file at `path` below the target's root, whose source has `stamp`. Each session is returned once.
-    pub fn take(&self, path: &[u8], stamp: &Stamp) -> Resume {
+    /// How to begin the file at `path` below the target's root, whose source has one of these stamps. Each session is returned once.
+    pub fn take(&self, path: &[u8], stamps: &[Stamp]) -> Resume {
         let mut sessions = self.lock();
         let Some(found) = sessions.get_mut(path) else {
             return Resume::Fresh;
         };
-        let same = found.iter().rposition(|session| session.stamp == *stamp).filter(|_| !self.forget);
+        let same = found.iter().rposition(|session| stamps.contains(&session.stamp)).filter(|_| !self.forget);
         let taken = match same {
             Some(at) => Some(Resume::Continue(found.remove(at))),
             None => found.pop().map(Resume::Stale),

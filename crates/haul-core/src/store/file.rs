@@ -246,6 +246,11 @@ pub trait Sink: Send + Sync {
         Ok(())
     }
 
+    /// Whether the bytes that were taken before a failure are there in spite of it.
+    fn keeps_in_failure(&self) -> bool {
+        true
+    }
+
     /// Whether the store still has what a receipt from before `attach` says has landed.
     fn keeps(&self, receipt: &Receipt) -> bool {
         let _ = receipt;

@@ -322,9 +322,12 @@ impl Sink for FileSink {
             Ok(())
         });
         self.written.fetch_max(next, Ordering::Relaxed);
-        // A file system that speaks at close may have lost bytes that it took before it says that it is full.
-        let kept = if self.shared.file_system.speaks_at_close { 0 } else { next - at.start };
-        written.map_err(|e| e.wrote(kept))
+        written.map_err(|e| e.wrote(next - at.start))
+    }
+
+    /// One that speaks at close may have lost bytes that it took before it says that it is full.
+    fn keeps_in_failure(&self) -> bool {
+        !self.shared.file_system.speaks_at_close
     }
 
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {

@@ -228,6 +228,10 @@ impl Sink for Writing {
         self.core.run(Op::Landed, &self.name, || self.inner.landed(chunk))
     }
 
+    fn keeps_in_failure(&self) -> bool {
+        self.inner.keeps_in_failure()
+    }
+
     fn keeps(&self, receipt: &Receipt) -> bool {
         self.inner.keeps(receipt)
     }

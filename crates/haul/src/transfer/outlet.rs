@@ -2,13 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::lock::lock;
 use haul_core::place::Scheme;
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Safety, TransferSpec};
@@ -18,6 +20,10 @@ use super::run_copy;
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
 use crate::open;
+
+/// A pipe that takes several files. Opened for each, its reader would see an end between two of them, and without a reader the next
+/// would wait for one.
+static HELD: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// What takes the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +48,18 @@ impl Outlet {
 
     /// Waits for the reader of a pipe, as open(2) does.
     pub fn open(&self) -> Result<Output> {
+        self.writer().map(Output::new)
+    }
+
+    fn writer(&self) -> Result<OwnedFd> {
         let to = match self {
             Outlet::Stdout => io::stdout().as_fd().try_clone_to_owned(),
-            Outlet::Special(path) => OpenOptions::new().write(true).open(path).map(Into::into),
+            Outlet::Special(path) => match &*lock(&HELD) {
+                Some(held) => held.try_clone(),
+                None => OpenOptions::new().write(true).open(path).map(Into::into),
+            },
         };
-        Ok(Output::new(to.map_err(|e| Error::io(e, "open").at(self.words()))?))
+        to.map_err(|e| Error::io(e, "open").at(self.words()))
     }
 
     fn is_pipe(&self) -> bool {
@@ -88,9 +101,10 @@ impl Outlet {
     /// Sources follow one another, each in a run of its own, until one fails.
     pub fn copy(&self, flags: &CopyFlags, global: &Global) -> Result<Exit> {
         self.check(&flags.spec, global.json)?;
-        // Between two files the reader of a pipe must not see its end.
-        let is_kept = flags.spec.sources.len() > 1 && !flags.dry && self.is_pipe();
-        let _kept = is_kept.then(|| self.open()).transpose()?;
+        if flags.spec.sources.len() > 1 && !flags.dry && self.is_pipe() {
+            let held = self.writer()?;
+            *lock(&HELD) = Some(held);
+        }
         for source in &flags.spec.sources {
             let spec = TransferSpec { sources: vec![source.clone()], ..flags.spec.clone() };
             let exit = run_copy(&CopyFlags { spec, ..flags.clone() }, global, None)?;

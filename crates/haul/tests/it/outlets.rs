@@ -100,3 +100,28 @@ fn a_pipe_takes_files_one_after_the_other() {
     assert!(reader.join().expect("read") == all, "the reader saw an end between two files");
     assert!(w.meta("pipe").file_type().is_fifo());
 }
+
+#[test]
+fn a_reader_that_leaves_between_two_files_ends_it() {
+    let w = World::new("s: a=10 b=20");
+    w.sh("mkfifo pipe");
+    let reader = std::thread::spawn({
+        let pipe = w.path("pipe");
+        move || {
+            let mut first = [0; 1];
+            std::io::Read::read_exact(&mut std::fs::File::open(pipe).expect("a writer comes"), &mut first).expect("a byte");
+        }
+    });
+    // The second file is a pipe itself, which gives nothing before the reader has gone.
+    w.sh("mkfifo slow");
+    let writer = std::thread::spawn({
+        let slow = w.path("slow");
+        move || {
+            let mut slow = std::fs::File::options().write(true).open(slow).expect("a reader comes");
+            reader.join().expect("read");
+            std::io::Write::write_all(&mut slow, b"late").expect("written");
+        }
+    });
+    w.haul("cp s/a slow s/b pipe").ends(23).err_has("the reader has closed the pipe");
+    writer.join().expect("written");
+}

@@ -94,8 +94,8 @@ fn a_kill_between_landing_and_verification() {
 /// A chunk with a hash counts as a whole only, so what is sent in a short run must be more than one chunk.
 #[test]
 fn short_runs_at_a_limited_rate_go_on_from_each_other() {
-    let w = World::new("src: file=12M");
-    let command = "cp --json --verify --bwlimit 1M --deadline 5s src/ dst";
+    let w = World::new("src: file=20M");
+    let command = "cp --json --verify -j 1 --bwlimit 1M --deadline 12s src/ dst";
     w.haul(command).ends(75);
     let (landed, _) = w.landed();
     assert!(landed >= 2 << 20, "{landed}");

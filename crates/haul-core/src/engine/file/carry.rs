@@ -120,6 +120,7 @@ fn carry_in_steps(cx: &Context, ends: &Ends, chunk: &mut Chunk, counter: &Atomic
         if let Err(e) = &passed
             && landed.is_ok()
             && e.written() > 0
+            && ends.sink.keeps_in_failure()
         {
             // Without it the next run sends these bytes again.
             let _ = record(chunk, next + e.written());

@@ -245,7 +245,8 @@ fn earlier(
     chunk_of: impl Fn(u64) -> u64,
     spent: &mut Spent,
 ) -> Result<Option<Write>> {
-    let mut old = match cx.past.take(&name.path(), &stamp) {
+    // Versions before this one wrote no ctime into the journal.
+    let mut old = match cx.past.take(&name.path(), &[stamp, entry.stamp()]) {
         Resume::Fresh => return Ok(None),
         Resume::Continue(old) if entry.stamp().tells_versions() => cx.journal.take_up(old, cx.target().caps().durable),
         Resume::Stale(old) | Resume::Continue(old) => {
@@ -254,7 +255,7 @@ fn earlier(
             return Ok(None);
         }
     };
-    let asked = old.chunk;
+    let (asked, had) = (old.chunk, std::mem::replace(&mut old.stamp, stamp));
     // A hash is that of a whole chunk, and not one landed in the time of a run: the next may be as short.
     if cx.job.verify && !in_parts(cx) && old.landed.count() == 0 {
         old.chunk = chunk_of((asked / 4).max(LEAST_CHUNK));
@@ -284,7 +285,7 @@ fn earlier(
         false => old.landed.parts().map(|(index, bytes)| (index, bytes.min(within(index)))).collect(),
     };
     let all = receipts.len() as u64 == old.landed.count() && old.landed.parts().all(|(index, bytes)| parts.get(&index) == Some(&bytes));
-    if !all || old.chunk != asked {
+    if !all || old.chunk != asked || had != stamp {
         // What is missing now would count again once later writes have made the file as long.
         cx.journal.restate(&old, &receipts, parts.iter().map(|(index, bytes)| (*index, *bytes)));
     }
@@ -294,7 +295,7 @@ fn earlier(
 /// Begins to write a file of an unknown size. What an earlier run left of another one is abandoned.
 pub fn stream(cx: &Context, file: &OpenFile, entry: &Entry, chunk: u64) -> Result<Write> {
     let name = cx.target_name(&entry.name);
-    if let Resume::Stale(old) | Resume::Continue(old) = cx.past.take(&name.path(), &entry.stamp()) {
+    if let Resume::Stale(old) | Resume::Continue(old) = cx.past.take(&name.path(), &[entry.stamp()]) {
         retry(|| cx.target().abandon(&name, &old.token))?;
         cx.journal.dropped(old.session);
     }

@@ -132,21 +132,21 @@ fn the_story_ends_as_told() {
     assert!(!progress.unfinished(b"a", b"t"), "a later bundle did it");
     assert!(!progress.unfinished(b"a", b"u"), "a later session did it");
     assert!(!progress.unfinished(b"", b"v") && !progress.unfinished_in(b"") && progress.unfinished_in(b"a"));
-    let Resume::Continue(session) = progress.take(b"a/x", &stamp(1000)) else { panic!("is open") };
+    let Resume::Continue(session) = progress.take(b"a/x", &[stamp(1000)]) else { panic!("is open") };
     assert_eq!((session.session, session.chunk, session.token.clone()), (0, 100, token("t0")));
     assert_eq!(session.landed.receipts().map(|receipt| receipt.index).collect::<Vec<_>>(), [3, 9]);
     assert!(session.foreign() && session.landed.is_foreign(3), "landed under another boot");
     assert!(!session.landed.is_foreign(9), "landed again under this one");
     assert_eq!(session.bytes(), 200);
-    assert_eq!(progress.take(b"a/x", &stamp(1000)), Resume::Fresh, "given out once");
-    assert_eq!(progress.take(b"y", &stamp(1000)), Resume::Fresh, "was dropped");
+    assert_eq!(progress.take(b"a/x", &[stamp(1000)]), Resume::Fresh, "given out once");
+    assert_eq!(progress.take(b"y", &[stamp(1000)]), Resume::Fresh, "was dropped");
     assert!(progress.leftovers().is_empty());
 }
 
 #[test]
 fn a_changed_source_makes_a_session_stale_and_what_nobody_takes_is_left_over() {
     let progress = fold(&log(&story()[..12])).into_progress(false);
-    assert!(matches!(progress.take(b"a/x", &stamp(1001)), Resume::Stale(session) if session.token == token("t0")));
+    assert!(matches!(progress.take(b"a/x", &[stamp(1001)]), Resume::Stale(session) if session.token == token("t0")));
     let left = progress.leftovers();
     assert_eq!(left.iter().map(|session| &session.path[..]).collect::<Vec<_>>(), [b"y"]);
     assert_eq!(left[0].bytes(), 1, "the last chunk of 1,000 of a byte each");

@@ -252,11 +252,11 @@ fn journals_of_all_ranks_are_read_by_the_next_run_whatever_its_number_of_ranks()
         assert!([b"a", b"b", b"c"].iter().all(|name| past.unfinished(b"d", *name)));
         let (second, past) = state.join(&identity(), 1, false).unwrap();
         assert!(past.is_rerun());
-        let Resume::Continue(old) = past.take(b"c", &stamp(100)) else { panic!("it is not finished") };
+        let Resume::Continue(old) = past.take(b"c", &[stamp(100)]) else { panic!("it is not finished") };
         assert!(old.landed.has(3) && !old.foreign());
         let old = second.take_up(old, false);
         second.landed(old.session, &receipt(4));
-        let Resume::Continue(old) = past.take(b"b", &stamp(100)) else { panic!("it is not finished") };
+        let Resume::Continue(old) = past.take(b"b", &[stamp(100)]) else { panic!("it is not finished") };
         let old = second.take_up(old, false);
         second.dropped(old.session);
         let session = second.open_session(b"b", &stamp(100), 10, &token("b")).unwrap();
@@ -268,7 +268,7 @@ fn journals_of_all_ranks_are_read_by_the_next_run_whatever_its_number_of_ranks()
     assert_eq!(staging.len(), 3);
     let job = begin();
     let (_alone, past) = job.journal().unwrap();
-    let landed = |name: &str| match past.take(name.as_bytes(), &stamp(100)) {
+    let landed = |name: &str| match past.take(name.as_bytes(), &[stamp(100)]) {
         Resume::Continue(old) => old.landed.receipts().map(|receipt| receipt.index).collect::<Vec<_>>(),
         other => panic!("{name}: {other:?}"),
     };

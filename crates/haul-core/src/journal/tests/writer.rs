@@ -19,7 +19,7 @@ fn a_run_that_was_killed_is_gone_on_with() {
     let other = place_with(&before);
     let (_journal, progress) = other.job().journal().unwrap();
     assert!(progress.unfinished(b"d", b"s3") && !progress.unfinished(b"d", b"s1"));
-    let Resume::Continue(session) = progress.take(b"d/large", &stamp(300)) else { panic!("is open") };
+    let Resume::Continue(session) = progress.take(b"d/large", &[stamp(300)]) else { panic!("is open") };
     assert_eq!(session.landed.receipts().collect::<Vec<_>>(), [receipt(1)]);
     assert!(!session.foreign());
     assert!(progress.leftovers().is_empty());
@@ -28,7 +28,7 @@ fn a_run_that_was_killed_is_gone_on_with() {
     journal.flush();
     assert!(!journal.keeps());
     let (_journal, progress) = place.job().journal().unwrap();
-    assert!(matches!(progress.take(b"d/large", &stamp(300)), Resume::Continue(session) if session.landed.count() == 2));
+    assert!(matches!(progress.take(b"d/large", &[stamp(300)]), Resume::Continue(session) if session.landed.count() == 2));
 }
 
 #[test]
@@ -41,11 +41,11 @@ fn of_a_write_that_is_stated_anew_only_what_is_said_then_holds() {
     job.keep();
     let job = place.job();
     let (journal, progress) = job.journal().unwrap();
-    let Resume::Continue(old) = progress.take(b"large", &stamp(300)) else { panic!("is open") };
+    let Resume::Continue(old) = progress.take(b"large", &[stamp(300)]) else { panic!("is open") };
     journal.restate(&old, &[receipt(2)], [(0, 40)]);
     let other = place_with(&std::fs::read(place.file("journal")).unwrap());
     let (_journal, progress) = other.job().journal().unwrap();
-    let Resume::Continue(left) = progress.take(b"large", &stamp(300)) else { panic!("is open") };
+    let Resume::Continue(left) = progress.take(b"large", &[stamp(300)]) else { panic!("is open") };
     assert_eq!((left.session, &left.token), (old.session, &old.token));
     assert_eq!(left.landed.receipts().collect::<Vec<_>>(), [receipt(2)]);
     assert_eq!(left.landed.parts().collect::<Vec<_>>(), [(0, 40)]);
@@ -73,7 +73,7 @@ fn chunks_landed_elsewhere_stay_foreign_through_any_number_of_runs() {
     for _ in 0..3 {
         let job = place.job();
         let (journal, progress) = job.journal().unwrap();
-        let Resume::Continue(session) = progress.take(b"a/x", &stamp(1000)) else { panic!("is open") };
+        let Resume::Continue(session) = progress.take(b"a/x", &[stamp(1000)]) else { panic!("is open") };
         assert!(session.landed.is_foreign(3) && !session.landed.is_foreign(9));
         journal.landed(session.session, &receipt(5));
         job.keep();
@@ -83,10 +83,12 @@ fn chunks_landed_elsewhere_stay_foreign_through_any_number_of_runs() {
     journal.landed(0, &receipt(3)); // hashed again
     job.keep();
     let (_, progress) = place.job().journal().unwrap();
-    assert!(matches!(progress.take(b"a/x", &stamp(1000)), Resume::Continue(session) if !session.foreign() && session.landed.count() == 3));
+    assert!(
+        matches!(progress.take(b"a/x", &[stamp(1000)]), Resume::Continue(session) if !session.foreign() && session.landed.count() == 3)
+    );
     let elsewhere = State::open_as(place.state.root().into(), Here { boot: [9; 16], ..here() }).unwrap();
     let (_, progress) = elsewhere.begin(&identity(), begin()).unwrap().journal().unwrap();
-    assert!(matches!(progress.take(b"a/x", &stamp(1000)), Resume::Continue(session) if session.foreign()));
+    assert!(matches!(progress.take(b"a/x", &[stamp(1000)]), Resume::Continue(session) if session.foreign()));
 }
 
 #[test]
@@ -94,11 +96,11 @@ fn restart_makes_what_landed_stale_but_does_torn_names_again() {
     let place = place_with(&log(&story()));
     let job = place.state.begin(&identity(), restart()).unwrap();
     let (_, progress) = job.journal().unwrap();
-    assert!(matches!(progress.take(b"a/x", &stamp(1000)), Resume::Stale(_)));
+    assert!(matches!(progress.take(b"a/x", &[stamp(1000)]), Resume::Stale(_)));
     assert!(progress.unfinished(b"a", b"s"));
     drop(job);
     let (_, progress) = place.job().journal().unwrap();
-    assert!(matches!(progress.take(b"a/x", &stamp(1000)), Resume::Continue(session) if session.landed.count() == 0), "for good");
+    assert!(matches!(progress.take(b"a/x", &[stamp(1000)]), Resume::Continue(session) if session.landed.count() == 0), "for good");
 }
 
 #[test]
