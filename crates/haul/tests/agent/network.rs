@@ -27,13 +27,10 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
     if !fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| fs::canonicalize(HAUL).is_ok_and(|haul| haul == exe)) {
         return HashSet::new();
     }
-    let mut inodes = sockets_of(&pid.to_string());
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    for children in threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()) {
-        for child in children.split_whitespace() {
-            inodes = &inodes - &sockets_of(child);
-        }
-    }
+    // Those of ssh before and after: it may begin or end meanwhile.
+    let before = sockets_of_children(pid);
+    let inodes = sockets_of(&pid.to_string());
+    let inodes = &(&inodes - &before) - &sockets_of_children(pid);
     let mut found = HashSet::new();
     for table in ["tcp", "tcp6"] {
         for line in fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default().lines().skip(1) {
@@ -57,6 +54,13 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
         }
     }
     found
+}
+
+/// The numbers of the sockets of all that a process has started.
+fn sockets_of_children(pid: i32) -> HashSet<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children.flat_map(|children| children.split_whitespace().flat_map(sockets_of).collect::<Vec<_>>()).collect()
 }
 
 /// The numbers of a process's sockets.
