@@ -160,7 +160,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
 
-    /// Whether `Source::signature` and `Sink::reuse` work here: what is changed can be told from what is not without moving it.
+    /// Whether `Source::signature` and `Sink::reuse` work here: changes are found where the content is, without moving it.
     fn has_signatures(&self) -> bool {
         false
     }
