@@ -63,20 +63,23 @@ impl Time {
     pub fn same(self, other: Time, resolution: Duration, window: Duration) -> bool {
         let cut = |time: Time| time.as_nanos().div_euclid(resolution.as_nanos().max(1) as i128);
         let apart = (self.as_nanos() - other.as_nanos()).unsigned_abs();
-        cut(self) == cut(other) || apart <= window.as_nanos() || self.is_clamped_to(other) || other.is_clamped_to(self)
+        cut(self) == cut(other) || apart <= window.as_nanos()
     }
 
-    /// Whether `limit` is the first or last second of some file system and this time lies beyond it: the kernel stores the nearest
-    /// time that fits without an error (timestamp_truncate in Linux).
-    fn is_clamped_to(self, limit: Time) -> bool {
-        /// Before 1901 (32 bit), 1970 (unsigned) and 1980 (FAT).
-        const FIRST: [i64; 3] = [i32::MIN as i64, 0, 315_532_800];
-        /// After 2038 (32 bit; ext4 with small inodes, XFS without bigtime), 2106 (unsigned: NFSv3, SFTP), 2107 (FAT),
-        /// 2446 (ext4) and 2486 (XFS).
-        const LAST: [i64; 5] = [i32::MAX as i64, u32::MAX as i64, 4_354_819_198, 15_032_385_535, 16_299_260_424];
-        (self.secs < limit.secs && FIRST.contains(&limit.secs)) || (self.secs > limit.secs && LAST.contains(&limit.secs))
+    /// As a place with this range stores it: the nearest time that fits (timestamp_truncate in Linux).
+    pub fn within(self, (first, last): TimeRange) -> Time {
+        if first < self.secs && self.secs < last { self } else { Time { secs: self.secs.clamp(first, last), nanos: 0 } }
+    }
+
+    /// Whether `copy` is this time in as few decimal places as it has, 100 ns or coarser, or in whole seconds.
+    pub fn is_cut_to(self, copy: Time) -> bool {
+        let places = |nanos: u32| (2..=9).map(|n| 10_u32.pow(n)).take_while(|unit| nanos.is_multiple_of(*unit)).last();
+        self.secs == copy.secs && places(copy.nanos).is_some_and(|unit| self.nanos - self.nanos % unit == copy.nanos)
     }
 }
+
+/// The first and the last second that a place stores as a time.
+pub type TimeRange = (i64, i64);
 
 /// The version of a content; compared for equality only. `version` is the inode of a local file or a hash of an ETag. Neither
 /// ctime (chmod changes it: `Source::change` has it for the journal) nor the device number (nodes that mount one file system differ
@@ -196,6 +199,8 @@ pub struct Entry {
     pub stored: u64,
     /// `Stamp::version`.
     pub version: u64,
+    /// ctime in nanoseconds since 1970; 0 where the store has none.
+    pub ctime: u64,
     /// Where a symlink points.
     pub target: Option<Box<[u8]>>,
     pub xattrs: Option<Box<Xattrs>>,
@@ -251,6 +256,7 @@ impl Entry {
             dev: 0,
             stored: 0,
             version: 0,
+            ctime: 0,
             target: None,
             xattrs: None,
             owners: None,
@@ -334,5 +340,22 @@ mod tests {
         assert!(!t(6, 0).same(t(5, 0), second, none));
         assert!(!t(6, 0).same(t(5, 160_000_000), second, none), "what was written a second later is something else");
         assert!(t(6, 0).same(t(5, 0), none, second));
+    }
+
+    #[test]
+    fn a_copy_in_fewer_decimal_places_is_cut() {
+        let t = |secs, nanos| Time { secs, nanos };
+        let exact = t(5, 123_456_789);
+        assert!([0, 100_000_000, 123_000_000, 123_456_000, 123_456_700].iter().all(|nanos| exact.is_cut_to(t(5, *nanos))));
+        assert!([1, 123_456_780, 123_456_800, 200_000_000].iter().all(|nanos| !exact.is_cut_to(t(5, *nanos))));
+        assert!(!exact.is_cut_to(t(4, 0)) && !t(5, 0).is_cut_to(exact));
+    }
+
+    #[test]
+    fn times_beyond_a_range_are_its_limits() {
+        let t = |secs, nanos| Time { secs, nanos };
+        let range = (0, 100);
+        assert_eq!([t(-5, 3), t(5, 3), t(100, 3), t(500, 0)].map(|time| time.within(range)), [t(0, 0), t(5, 3), t(100, 0), t(100, 0)]);
+        assert_eq!(t(-5, 3).within((i64::MIN, i64::MAX)), t(-5, 3));
     }
 }

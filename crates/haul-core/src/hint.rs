@@ -16,6 +16,8 @@ pub enum Hint {
     ReplaceTree,
     /// What would be deleted is the source.
     DeleteNothing,
+    /// The source of a mirror has nothing in it.
+    NothingListed,
 }
 
 impl fmt::Display for Hint {
@@ -26,6 +28,7 @@ impl fmt::Display for Hint {
             Hint::StateDirectory => "the state directory must have room",
             Hint::ReplaceOrKeep | Hint::ReplaceTree => "it is replaced only if that is asked for",
             Hint::DeleteNothing => "exclude it, or delete nothing",
+            Hint::NothingListed => "nothing was deleted; is the source mounted?",
         })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Kind, MetaMask, OwnerNames};
+use crate::entry::{Entry, Kind, MetaMask, OwnerNames, Time, TimeRange};
 use crate::event::{Action, Why};
 
 /// When are two files the same?
@@ -112,6 +112,10 @@ pub struct Planner {
     pub policy: Policy,
     /// The coarser time resolution of the two stores.
     pub resolution: Duration,
+    /// The destination stores times in a resolution that nobody knows.
+    pub cuts: bool,
+    /// The times that both stores can store.
+    pub range: TimeRange,
     /// Attributes that are both wanted and keepable; ownership only as far as this user may set it.
     pub keep: MetaMask,
     /// `Caps::link_sets` of the destination.
@@ -172,7 +176,7 @@ impl Planner {
         if self.policy.ignore_existing {
             return step(Act::Keep, Why::Policy);
         }
-        if self.policy.update && target.mtime > source.mtime && !target.mtime.same(source.mtime, self.resolution, self.policy.window) {
+        if self.policy.update && target.mtime > source.mtime && !self.same_time(source.mtime, target.mtime) {
             return step(Act::Keep, Why::Newer);
         }
         let sized = source.size == target.size;
@@ -180,7 +184,7 @@ impl Planner {
         let timed = match target.have.has(MetaMask::BASIC) && !target.have.has(MetaMask::MTIME) {
             // An equal ETag tells it where the clocks of two services differ.
             true => target.mtime >= source.mtime || (target.version != 0 && target.version == source.version),
-            false => source.mtime.same(target.mtime, self.resolution, self.policy.window),
+            false => self.same_time(source.mtime, target.mtime),
         };
         match self.policy.compare {
             Compare::Never => step(replace, Why::Forced),
@@ -192,6 +196,14 @@ impl Planner {
                 differ => step(Act::SetMeta, Why::Attributes(differ)),
             },
         }
+    }
+
+    /// Whether the destination's time is the source's, as far as the two can store it. Whole seconds are what `scp -p`, SFTP and rsync to
+    /// an old system leave.
+    pub fn same_time(&self, source: Time, target: Time) -> bool {
+        let [fitting, copy] = [source, target].map(|time| time.within(self.range));
+        let whole = target.nanos == 0 && source.secs == target.secs;
+        fitting.same(copy, self.resolution, self.policy.window) || whole || (self.cuts && source.is_cut_to(target))
     }
 
     pub fn attributes_differ(&self, source: &Entry, target: &Entry) -> bool {
@@ -227,9 +239,7 @@ impl Planner {
             (false, true) => (0o1777 | when(same_user, 0o4000) | when(same_user && same_group, 0o2000), 0o7777),
         };
         let mode = known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & given != target.mode & compared;
-        let time = known.has(MetaMask::MTIME)
-            && self.policy.compare != Compare::Size
-            && !source.mtime.same(target.mtime, self.resolution, self.policy.window);
+        let time = known.has(MetaMask::MTIME) && self.policy.compare != Compare::Size && !self.same_time(source.mtime, target.mtime);
         let xattrs = known.any(MetaMask::ACL.with(MetaMask::XATTR))
             && source.xattrs.is_some()
             && target.xattrs.is_some()

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
-pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells};
+pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells, time_range};
 pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};

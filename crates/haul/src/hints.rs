@@ -26,6 +26,7 @@ pub fn words(hint: &Hint) -> String {
         Hint::ReplaceOrKeep => "--force replaces it, --backup-dir keeps the old one".into(),
         Hint::ReplaceTree => "the directory is not empty; --force replaces it and its contents".into(),
         Hint::DeleteNothing => "exclude it, or omit --delete".into(),
+        Hint::NothingListed => "nothing was deleted; check that the source is mounted, or add --force".into(),
     }
 }
 

@@ -16,6 +16,7 @@ use super::dirs::set_marker;
 use super::emptied;
 use super::links::{hard_links, late_leaders};
 use super::post_pass::{LateDir, sorted};
+use super::sources::remove_linked;
 use super::supervise::Supervisor;
 use super::tries::retry;
 
@@ -24,6 +25,7 @@ pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
     // The two apart: leaders that had to wait are copied in between.
     let done = supervisor.aside("linking", late_leaders)
         && supervisor.aside("linking", hard_links)
+        && supervisor.aside("removing", remove_linked)
         && supervisor.aside("deleting", deletes)
         && supervisor.aside("finishing", leftovers)
         && supervisor.aside("finishing", directories);

@@ -14,6 +14,7 @@ use crate::plan::Planner;
 use crate::schedule::{BundleLimit, DirWork};
 use crate::store::Store;
 
+use super::alias_probe::AliasProbe;
 use super::clock::Clock;
 use super::digest::Digests;
 use super::hardlinks::HardLinks;
@@ -37,6 +38,7 @@ pub struct Context {
     pub out: Reporter,
     pub clock: Clock,
     pub ends: Identity,
+    pub alias: AliasProbe,
     pub cancel: Cancel,
     pub meter: Arc<Meter>,
     pub journal: Journal,
@@ -80,8 +82,18 @@ impl Context {
         let job = Arc::new(Job { sparse: job.sparse && caps.holes, links, verify, ..job });
         let sources = || job.roots.iter().map(|root| root.store.caps());
         let resolution = sources().map(|source| source.mtime_resolution).max().unwrap_or_default().max(caps.mtime_resolution);
+        let ranges = sources().map(|source| source.mtime_range);
+        let range = ranges.fold(caps.mtime_range, |(first, last), other| (first.max(other.0), last.min(other.1)));
         let keep = job.keep.and(caps.sets);
-        let planner = Planner { policy: job.policy, resolution, keep, link_sets: caps.link_sets, groups: caps.groups.clone() };
+        let planner = Planner {
+            policy: job.policy,
+            resolution,
+            cuts: caps.mtime_resolution.is_zero(),
+            range,
+            keep,
+            link_sets: caps.link_sets,
+            groups: caps.groups.clone(),
+        };
         let bundle = BundleLimit {
             bytes: sources().map(|source| source.bundle_bytes).fold(caps.bundle_bytes, usize::min) as u64,
             files: sources().map(|source| source.bundle_files).fold(caps.bundle_files, usize::min),
@@ -91,6 +103,7 @@ impl Context {
             out: Reporter::new(&job, observer, cancel.clone()),
             clock: Clock::start(),
             ends: Identity::of(job.clone()),
+            alias: AliasProbe::default(),
             meter: Arc::new(Meter::new(cancel.clone(), job.limit)),
             past_intents: past.any_unfinished(),
             sched: Scheduler::new(bundle, job.workers.unwrap_or(2), &spill),
@@ -216,8 +229,14 @@ impl Context {
         }
     }
 
-    /// Maps owners to the destination's numbers and applies `--chmod` and `--chown`: once for each entry that comes from a root.
+    /// Maps owners to the destination's numbers, applies `--chmod` and `--chown`, and gives a directory the time that it had before an
+    /// interrupted move: once for each entry that comes from a root.
     pub fn transform(&self, root: usize, entry: &mut Entry) {
+        if entry.kind == Kind::Dir
+            && let Some(mtime) = self.past.dir_time(|| entry.name.path())
+        {
+            entry.mtime = mtime;
+        }
         if let Some(first) = self.owners.map(root, entry) {
             self.out.warn(Warning::SetIdLeft(first));
         }

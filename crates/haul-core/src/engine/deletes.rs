@@ -18,6 +18,7 @@ use crate::store::{Flow, remove_emptied};
 use super::backup::{back_up_by_rename, leads_to};
 use super::context::Context;
 use super::post_pass::IN_MEMORY;
+use super::sources::Copies;
 use super::tries::{gone_is_done, retry_each};
 use crate::lock::lock;
 
@@ -63,6 +64,9 @@ pub fn deletes(cx: &Arc<Context>) {
     if is_unsafe(cx) {
         return skip_deletes(cx, topmost);
     }
+    if is_nothing_listed(cx, topmost, cx.post_pass.listed.load(Ordering::Relaxed)) {
+        return;
+    }
     if is_limited(cx) {
         count(cx);
     }
@@ -75,6 +79,17 @@ pub fn deletes(cx: &Arc<Context>) {
 /// How many names are to be deleted, of a tree only its top.
 pub fn topmost(cx: &Context) -> u64 {
     lock(&cx.post_pass.to_delete).len()
+}
+
+/// A source that lists nothing may be a file system that is not mounted. Says so if that is why nothing is deleted.
+pub fn is_nothing_listed(cx: &Context, topmost: u64, listed: u64) -> bool {
+    if listed > 0 || cx.job.policy.force {
+        return false;
+    }
+    let names = if topmost == 1 { "1 name".to_string() } else { format!("{topmost} names") };
+    let e = Error::new(ErrorKind::Usage, "delete").because(format!("the source lists nothing, and the destination has {names}"));
+    cx.out.fail(&e.advise(Hint::NothingListed), Kind::Dir);
+    true
 }
 
 /// Something could not be listed or copied, so that a name may only look like one too many.
@@ -139,6 +154,11 @@ pub fn remove_marked(cx: &Arc<Context>) {
             Err(e) => return cx.out.spilled(Err(e)),
         };
         let entry = record.as_deref().and_then(|record| doomed_entry(record, &mut parent));
+        if let Some(entry) = &entry
+            && is_in_source(cx, entry)
+        {
+            return;
+        }
         if batch.len() >= BATCH || (record.is_none() && !batch.is_empty()) {
             delete_batch(cx, std::mem::take(&mut batch));
         }
@@ -152,6 +172,28 @@ pub fn remove_marked(cx: &Arc<Context>) {
             return;
         }
     }
+}
+
+/// Whether the destination's directory is the source's by another route: then nothing is too many.
+fn is_in_source(cx: &Context, entry: &Entry) -> bool {
+    let alias = |root| cx.alias.is_source(cx, root, &entry.name.dir, 0, Copies::Written);
+    let refused = match (0..cx.job.roots.len()).map(alias).find(|same| !matches!(same, Ok(false))) {
+        _ if cx.job.dry => return false,
+        None | Some(Ok(false)) => return false,
+        Some(Ok(true)) => is_the_source(entry),
+        Some(Err(e)) => e.advise(Hint::DeleteNothing),
+    };
+    cx.out.fail(&refused, entry.kind);
+    true
+}
+
+/// Whether a directory of the destination is one that is copied, by another name or another route.
+fn is_source(cx: &Context, dir: &Entry) -> bool {
+    cx.ends.is_source(dir)
+        || cx.alias.is_root(cx, dir).unwrap_or_else(|e| {
+            cx.out.fail(&e, Kind::Dir);
+            true
+        })
 }
 
 fn skip_deletes(cx: &Context, topmost: u64) {
@@ -183,7 +225,7 @@ fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<En
 }
 
 fn is_the_source(entry: &Entry) -> Error {
-    let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source, mounted twice");
+    let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source, reached by another route");
     e.advise(Hint::DeleteNothing)
 }
 
@@ -299,7 +341,7 @@ fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
 /// Removes a directory tree, children first. Each round lists again and removes one batch, so that memory is bounded. What the
 /// filters protect stays, with the directories above it.
 pub fn delete_tree(cx: &Context, top: Entry) {
-    if cx.ends.is_source(&top) {
+    if is_source(cx, &top) {
         return cx.out.fail(&is_the_source(&top), Kind::Dir);
     }
     if cx.job.dry {
@@ -312,28 +354,26 @@ pub fn delete_tree(cx: &Context, top: Entry) {
             return;
         }
         let (mut files, mut inner, mut kept) = (Vec::new(), None, false);
-        let mut sources = Vec::new();
         let listed = cx.target().list(dir, &mut |found| {
             match found {
                 Ok(entry) if protected(cx, &entry) || cx.ends.stays(&entry) || keepers.contains(&entry.name.path()) => kept = true,
-                Ok(entry) if cx.ends.is_source(&entry) => sources.push(entry),
                 Ok(entry) if entry.kind == Kind::Dir => inner = Some(entry),
                 Ok(entry) => files.push(entry),
                 Err(_) => kept = true,
             }
             if files.len() >= BATCH || inner.is_some() { Flow::Stop } else { Flow::Go }
         });
-        for entry in sources {
-            kept = true;
-            cx.out.fail(&is_the_source(&entry), Kind::Dir);
-            keepers.insert(entry.name.path());
-        }
         let failed_before = cx.out.tally.failed.load(Ordering::Relaxed);
         if let Err(e) = listed {
             return cx.out.fail(&e.on(&Name::of(dir)), Kind::Dir);
         }
         let more = files.len() >= BATCH;
         delete_batch(cx, files);
+        if let Some(entry) = inner.take_if(|entry| is_source(cx, entry)) {
+            cx.out.fail(&is_the_source(&entry), Kind::Dir);
+            keepers.insert(entry.name.path());
+            continue;
+        }
         if let Some(entry) = inner {
             stack.push((entry.name.dir.child(&entry.name.leaf), entry));
         } else if !more && let Some((dir, entry)) = stack.pop() {

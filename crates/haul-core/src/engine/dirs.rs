@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::option_set::OptionSet;
 use crate::schedule::{DirWork, PendingDir};
@@ -43,7 +43,7 @@ pub fn fresh_target(cx: &Context) -> bool {
 pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
     let Some(parent) = batch.first().map(|d| d.parent.clone()) else { return };
     let count = batch.len();
-    let batch = batch.into_iter().map(|dir| remembered(cx, dir));
+    let batch = batch.into_iter().map(|dir| unless_target(cx, remembered(cx, dir)));
     let (wanted, there): (Vec<_>, Vec<_>) = batch.partition(|d: &PendingDir| d.make && cx.makes_dirs());
     // A marker is made with its attributes, when all that is in the directory has come.
     let marked = |d: &PendingDir| d.make && cx.keeps_dirs() && cx.marks(d.parent.root, &d.entry);
@@ -94,6 +94,24 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
         cx.sched.items_done(&work, 1);
     }
     cx.sched.items_done(&parent, count);
+}
+
+/// A directory of the source that is the destination by another route is neither made nor listed: a copy of it would grow for ever.
+fn unless_target(cx: &Context, mut pending: PendingDir) -> PendingDir {
+    let refused = match cx.alias.is_target(cx, pending.parent.root, &pending.entry) {
+        Ok(false) => return pending,
+        Ok(true) => is_the_destination(&pending.entry.name),
+        Err(e) => e,
+    };
+    cx.out.fail(&refused, Kind::Dir);
+    (pending.make, pending.attributes, pending.closed) = (false, false, true);
+    pending
+}
+
+/// A directory of the source that is the destination.
+pub fn is_the_destination(name: &Name) -> Error {
+    let e = Error::new(ErrorKind::Usage, "list").on(name).because("it is the destination itself, inside the source");
+    e.hint("exclude it, or choose another destination")
 }
 
 /// What waited on disk comes back without its extended attributes: they are read again.

@@ -13,8 +13,6 @@ pub struct Identity {
     job: Arc<Job>,
     /// Both ends are one system, so that equal device and inode mean the same file.
     pub same_system: bool,
-    /// Both ends are reached in the same way, so that different devices are different file systems.
-    same_host: bool,
     /// The device of the destination's root, where it is known.
     target_device: OnceLock<Option<u64>>,
     /// The device of the destination's directory that was asked for last, by its id.
@@ -29,29 +27,16 @@ impl Identity {
         let places = || job.roots.iter().map(|root| root.store.place());
         let same_host = places().all(|place| (place.scheme, &place.endpoint) == (target.scheme, &target.endpoint));
         let same_system = same_host && places().all(|place| place.volume == target.volume);
-        Identity {
-            same_system,
-            same_host,
-            target_device: OnceLock::new(),
-            last_device: Mutex::default(),
-            source_roots: OnceLock::new(),
-            job,
-        }
+        Identity { same_system, target_device: OnceLock::new(), last_device: Mutex::default(), source_roots: OnceLock::new(), job }
     }
 
     fn target_stat(&self, name: &Name) -> Option<Entry> {
         self.job.target.stat(name, MetaMask::NONE).ok()
     }
 
-    /// Whether a name is one inode at both ends. A move asks this of two hosts too: they may be one, or mount one network file
-    /// system, where inodes are equal and devices (major number 0) are not.
+    /// Whether a name is one inode at both ends.
     pub fn is_one_inode(&self, entry: &Entry, target: &Entry) -> bool {
-        let same = (entry.dev, entry.ino) == (target.dev, target.ino);
-        if self.same_system || self.same_host || !self.job.remove_source {
-            return self.same_system && same;
-        }
-        let network = |dev: u64| rustix::fs::major(dev) == 0;
-        entry.size == target.size && entry.ino == target.ino && (same || (network(entry.dev) && network(target.dev)))
+        self.same_system && (entry.dev, entry.ino) == (target.dev, target.ino)
     }
 
     /// Whether an entry of the destination lies on another file system than its root, where nothing is deleted.

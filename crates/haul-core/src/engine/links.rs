@@ -76,6 +76,9 @@ fn known_leader(cx: &Context, key: &[u8]) -> Option<Box<[u8]>> {
 /// Chooses a leader if there is none yet; the other names wait to be linked to it.
 fn lead(cx: &Arc<Context>, group: &mut Group) {
     let mut names = std::mem::take(&mut group.names);
+    if cx.job.remove_source && cx.ranks.is_some() {
+        names.iter().for_each(|alias| cx.post_pass.met(&cx.out, alias.entry.ino));
+    }
     if group.leader.is_none() && !names.is_empty() {
         let begun = names.iter().position(|alias| cx.past.is_begun(alias.path())).unwrap_or(0);
         let first = names.swap_remove(begun);
@@ -109,7 +112,7 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
         Err(e) => Err(e),
     };
-    let mut entry = Entry::bare(name.clone(), kind);
+    let entry = Entry::bare(name.clone(), kind);
     match made {
         Ok(true) => linked(cx, &entry),
         Ok(false) => {
@@ -123,12 +126,7 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
         if kind == Kind::File && !cx.hard().is_verified(alias.entry.dev, alias.entry.ino) {
             return copy_now(cx, alias.root, alias.path());
         }
-        entry.ino = alias.entry.ino;
-        for removed in cx.job.roots[alias.root].store.remove(&[entry]) {
-            if let Err(e) = removed {
-                cx.out.fail_source(e.on(&name), Kind::File);
-            }
-        }
+        cx.post_pass.placed(&cx.out, alias.entry.ino, &alias.again());
     }
 }
 
@@ -137,7 +135,7 @@ fn is_copy(cx: &Context, first: &Entry, alias: &Alias) -> bool {
     let timed = cx.planner.keep.has(MetaMask::MTIME) && cx.job.policy.compare != Compare::Size;
     let report = cx.out.report();
     report.failed + report.vanished == 0
-        || (first.size == alias.entry.size && (!timed || first.mtime.same(alias.entry.mtime, cx.planner.resolution, cx.job.policy.window)))
+        || (first.size == alias.entry.size && (!timed || cx.planner.same_time(alias.entry.mtime, first.mtime)))
 }
 
 /// As a listing does: what is found faster than it is moved must not pile up.

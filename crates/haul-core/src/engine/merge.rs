@@ -40,6 +40,7 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut std::ti
         cx.cancel.check()?;
         match pair? {
             (Some(source), target) => {
+                cx.post_pass.listed.fetch_add(1, Ordering::Relaxed);
                 if !admitted(cx, work, &source) {
                     continue;
                 }

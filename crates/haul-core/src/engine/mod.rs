@@ -16,6 +16,7 @@
 //! and it alone decides to leave when a worker is stuck in a system call.
 
 mod after;
+mod alias_probe;
 mod aliases;
 mod backup;
 mod clock;

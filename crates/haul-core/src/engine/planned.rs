@@ -14,6 +14,7 @@ use crate::store::{WriteStyle, admits, tells};
 
 use super::aliases::{is_by_itself, link, link_later};
 use super::context::{Context, SMALL};
+use super::dirs::is_the_destination;
 use super::file::open_file::OpenFile;
 use super::hardlinks::Role;
 use super::references::{References, candidates};
@@ -48,6 +49,10 @@ impl Plans {
 
 /// Asks the planner about one name and sorts the answer into the kinds of work there are.
 pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, plans: &mut Plans) {
+    // With several ranks the one that links the names counts them.
+    if cx.job.remove_source && has_names(cx, &entry) && cx.ranks.is_none() {
+        cx.post_pass.met(&cx.out, entry.ino);
+    }
     if let Some(target) = &target
         && entry.kind != Kind::Dir
         && entry.kind == target.kind
@@ -95,6 +100,11 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<
     decide(cx, work, entry, target, plans);
 }
 
+/// Whether an entry is a file with several names, which are to be one file at the destination, too.
+fn has_names(cx: &Context, entry: &Entry) -> bool {
+    cx.job.links.hard && !matches!(entry.kind, Kind::Dir | Kind::Unknown) && entry.nlink > 1
+}
+
 /// The same once it is known that the name is not given away.
 pub fn decide(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, plans: &mut Plans) {
     let mut step = cx.planner.decide(&entry, target.as_ref());
@@ -135,7 +145,7 @@ fn is_shut(cx: &Context, target: &Entry) -> bool {
 pub fn place(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<&Entry>, step: Step, staged: bool, plans: &mut Plans) {
     // A name that the policy leaves as it is neither leads nor follows.
     let left = step.act == Act::Keep && matches!(step.why, Why::Policy | Why::Newer);
-    let has_names = cx.job.links.hard && !matches!(entry.kind, Kind::Dir | Kind::Unknown) && entry.nlink > 1 && !left;
+    let has_names = has_names(cx, &entry) && !left;
     if has_names {
         // The run before this one may have chosen another of its names: what it copied is found first.
         let unsure = cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare);
@@ -217,8 +227,7 @@ fn pending(cx: &Context, work: &Arc<DirWork>, entry: Entry, make: bool, fresh: b
     let mount = cx.job.one_file_system && work.entry.as_ref().is_some_and(|above| above.dev != entry.dev);
     let barred = cx.job.avoid.contains(&(entry.dev, entry.ino)) && entry.ino != 0;
     if barred {
-        let e = Error::new(ErrorKind::Usage, "list").on(&entry.name).because("it is the destination itself, inside the source");
-        cx.out.fail(&e.hint("exclude it, or choose another destination"), Kind::Dir);
+        cx.out.fail(&is_the_destination(&entry.name), Kind::Dir);
     }
     let unlisted = matches!(cx.job.roots[work.root].pick, Pick::Listed(_)) && !cx.job.recurse_listed;
     let (make, attributes) = (make && !barred, attributes && !barred);
@@ -240,12 +249,6 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             }
             let dir = pending(cx, work, entry, !exists, !exists, attributes);
             plans.next.dirs.push(PendingDir { differ: step.why.attributes(), ..dir });
-        }
-        // Without inodes nobody knows whether the two are one file, reached in two ways: then both stay.
-        Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.ino == 0 => {
-            plans.next.done += 1;
-            let e = Error::new(ErrorKind::Exists, "move").on(&entry.name).because("the destination already has it; the source was kept");
-            cx.out.fail(&e.hint("if they are different files, remove the source yourself"), entry.kind);
         }
         // Its source goes too, but not on the word of size and time: the content is compared first.
         Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.kind == Kind::File => {

@@ -20,11 +20,15 @@ pub struct PostPass {
     pub links: Mutex<SpillQueue>,
     /// Names of files with many names that did not fit in memory, by device and inode.
     pub linked: Mutex<Option<Sorter>>,
+    /// Names of files with several names, by inode: those that were met, and those that are placed, for a move.
+    pub held: Mutex<Option<Sorter>>,
     pub to_delete: Mutex<SpillQueue>,
     /// Directories whose attributes come last, deepest first.
     pub dirs: Mutex<Option<Sorter>>,
     /// The source's directories that a move is done with, deepest first.
     pub emptied: Mutex<Option<Sorter>>,
+    /// Names that the source has listed where the destination has the directory too: nothing is deleted for a source that lists none.
+    pub listed: AtomicU64,
     /// Names that stand on both sides, of which a part may be allowed to be deleted.
     pub matched: AtomicU64,
     /// Names to delete with all below them, once they have been counted.
@@ -41,9 +45,11 @@ impl PostPass {
         PostPass {
             links: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             linked: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
+            held: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
             to_delete: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             dirs: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             emptied: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
+            listed: AtomicU64::new(0),
             matched: AtomicU64::new(0),
             counted: AtomicU64::new(0),
         }
@@ -64,6 +70,16 @@ impl PostPass {
     /// A directory in `above` that was opened to write in it gets its own mode at the very end.
     pub fn reopened(&self, out: &Reporter, above: &DirWork, entry: &Entry) {
         sort(&self.dirs, out, &LateDir { root: above.root, mtime: entry.mtime, path: entry.name.path() }.encode());
+    }
+
+    /// A name of a file with several names that is to be moved.
+    pub fn met(&self, out: &Reporter, ino: u64) {
+        sort(&self.held, out, &[&ino.to_be_bytes()[..], &[0]].concat());
+    }
+
+    /// The copy of such a name, an encoded `Alias`, is verified or linked.
+    pub fn placed(&self, out: &Reporter, ino: u64, alias: &[u8]) {
+        sort(&self.held, out, &[&ino.to_be_bytes()[..], &[1], alias].concat());
     }
 
     /// Everything in this directory of the source has been dealt with.

@@ -18,9 +18,9 @@ use crate::tune::Op;
 use super::backup::back_up;
 use super::clock::Load;
 use super::context::Context;
-use super::file::open_file::OpenFile;
+use super::file::{self, open_file::OpenFile};
 use super::owners::Owners;
-use super::sources::remove_sources;
+use super::sources::{Copies, remove_sources};
 use super::space::explain;
 use super::task::{Check, Placing, Small};
 use super::tries::{retry, retry_each};
@@ -189,7 +189,6 @@ fn account(
     cx.meter.refuse(refused.sum());
     let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
     let mut checks = Vec::new();
-    let mut removable = Vec::new();
     let items = std::mem::take(&mut bundle.items);
     let mut held = held.into_iter();
     for (item, step) in items.into_iter().zip(steps) {
@@ -210,10 +209,15 @@ fn account(
                     checks.push(Check { work: work.clone(), entry, hash, digest, step: *step, held, placing: None });
                     continue;
                 }
-                if cx.job.remove_source {
-                    removable.push(entry);
-                }
                 closed += 1;
+            }
+            Outcome::Failed(e) if e.kind() == ErrorKind::Changed && !cx.cancel.is_set() => {
+                // It is no longer the small file that was listed.
+                if let Err(e) = file::failure::again(cx, work, &entry, *step, e, |_| None) {
+                    load.failed = true;
+                    closed += 1;
+                    cx.out.fail(&explain(cx, e.on(&entry.name)), Kind::File);
+                }
             }
             Outcome::Failed(e) if may_pass(cx, &e) => {
                 // A second try goes the way of large files: alone, staged, and with the engine's retry.
@@ -252,7 +256,6 @@ fn account(
         report.file_bytes += file_bytes;
     }
     cx.out.tally.done_files.fetch_add(files, std::sync::atomic::Ordering::Relaxed);
-    remove_sources(cx, work, &removable);
     cx.sched.push_check(checks.into_iter());
     cx.sched.items_done(work, closed);
 }
@@ -282,6 +285,7 @@ fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &
     let began = Instant::now();
     load.entries = items.len() as u64;
     work.touch();
+    let mut made = Vec::new();
     for item in &items {
         if cx.cancel.is_set() {
             break;
@@ -292,24 +296,27 @@ fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &
             _ => Ok(()),
         };
         match backed_up.and_then(|()| retry(|| cx.target().make_node(&name, &item.entry, cx.job.keep))) {
-            Ok(landed) => done_node(cx, work, item, landed),
+            Ok(landed) => {
+                done_node(cx, item, landed);
+                made.push(item.entry.clone());
+            }
             Err(e) => {
                 load.failed = true;
                 cx.out.fail(&explain(cx, e.on(&item.entry.name)), item.entry.kind);
             }
         }
     }
+    if cx.job.remove_source {
+        remove_sources(cx, work, &made, Copies::Written);
+    }
     cx.out.report().times.metadata += began.elapsed();
     cx.sched.items_done(work, items.len());
 }
 
-fn done_node(cx: &Context, work: &DirWork, item: &Small, landed: Landed) {
+fn done_node(cx: &Context, item: &Small, landed: Landed) {
     cx.out.report().made.add(item.entry.kind, 1);
     cx.out.refused(&item.entry, landed.refused);
     cx.out.item(item.step.action(item.entry.kind), item.step.why, &item.entry);
-    if cx.job.remove_source {
-        remove_sources(cx, work, std::slice::from_ref(&item.entry));
-    }
 }
 
 /// Files that are as they should be, but for what the options of the destination ask for; in a dry run those with other attributes, too.
@@ -359,6 +366,7 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
         names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.to_set(&item.entry) }).collect();
     let set = cx.target().set_meta(&specs);
     let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
+    let mut set_entries = Vec::new();
     for (landed, item) in set.into_iter().zip(&items) {
         match landed {
             Ok(landed) => {
@@ -366,15 +374,16 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
                 if !landed.refused.has(MetaMask::DENIED) {
                     cx.out.set_meta(item.step.why, &item.entry);
                 }
-                if cx.job.remove_source {
-                    remove_sources(cx, work, std::slice::from_ref(&item.entry));
-                }
+                set_entries.push(item.entry.clone());
             }
             Err(e) => {
                 load.failed = true;
                 cx.out.fail(&e.on(&item.entry.name), item.entry.kind);
             }
         }
+    }
+    if cx.job.remove_source {
+        remove_sources(cx, work, &set_entries, Copies::Found);
     }
     cx.out.report().times.metadata += began.elapsed();
     cx.sched.items_done(work, items.len());

@@ -18,10 +18,11 @@ use std::sync::atomic::Ordering;
 use crate::team::message::{Pile, Tally};
 
 use super::context::Context;
-use super::deletes::{are_allowed, count, is_limited, remove_marked, topmost};
+use super::deletes::{are_allowed, count, is_limited, is_nothing_listed, remove_marked, topmost};
 use super::links::{hard_links, late_leaders};
 use super::post_pass::sorted;
 use super::ranks::Ranks;
+use super::sources::remove_linked;
 use super::supervise::Supervisor;
 use super::{after, emptied, feed};
 use crate::entry::Kind;
@@ -58,7 +59,8 @@ fn lead(cx: &Arc<Context>, ranks: &Ranks, supervisor: &mut Supervisor) -> Option
         let tallies = together(cx, ranks, supervisor, COUNT, &HashMap::new())?;
         let sum = |number: fn(&Tally) -> u64| tallies.iter().map(number).sum::<u64>();
         let (topmost, matched, counted) = (sum(|tally| tally.topmost), sum(|tally| tally.matched), sum(|tally| tally.deletes));
-        if topmost > 0 && are_allowed(cx, topmost, matched, counted) {
+        let listed = sum(|tally| tally.listed);
+        if topmost > 0 && !is_nothing_listed(cx, topmost, listed) && are_allowed(cx, topmost, matched, counted) {
             together(cx, ranks, supervisor, DELETE, &HashMap::new())?;
         }
     }
@@ -112,6 +114,7 @@ fn perform(cx: &Arc<Context>, ranks: &Ranks, supervisor: &mut Supervisor, step: 
             supervisor.until("linking", || ranks.linked_received() >= linked).then_some(())?;
             supervisor.aside("linking", late_leaders).then_some(())?;
             supervisor.aside("linking", hard_links).then_some(())?;
+            supervisor.aside("removing", remove_linked).then_some(())?;
         }
         COUNT => {
             tally.topmost = topmost(cx);
@@ -120,6 +123,7 @@ fn perform(cx: &Arc<Context>, ranks: &Ranks, supervisor: &mut Supervisor, step: 
             }
             tally.deletes = cx.post_pass.counted.load(Ordering::Relaxed);
             tally.matched = cx.post_pass.matched.load(Ordering::Relaxed);
+            tally.listed = cx.post_pass.listed.load(Ordering::Relaxed);
         }
         DELETE => supervisor.aside("deleting", remove_marked).then_some(())?,
         DIRS if !ranks.leads() => {

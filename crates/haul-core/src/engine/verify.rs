@@ -17,7 +17,7 @@ use crate::tune::Op;
 
 use super::context::Context;
 use super::file::open_file::OpenFile;
-use super::sources::remove_sources;
+use super::sources::{Copies, remove_sources};
 use super::space::explain;
 use super::task::Check;
 use super::tries::{gone_is_done, retry};
@@ -115,18 +115,23 @@ fn done(cx: &Context, checks: Vec<Check>) {
         true => retry(|| cx.target().sync(&renamed.iter().collect::<Vec<_>>())),
         false => Ok(()),
     };
-    for check in checks {
-        check.settled(cx);
-        match (&kept, &check.held) {
-            (Err(e), Some(_)) => cx.out.fail(&explain(cx, e.again()).renamed(&check.entry.name), Kind::File),
-            _ => {
-                count(cx, &check.entry);
-                if cx.job.remove_source {
-                    remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
+    // Checks of one directory follow each other: a look at their sources and their removal are a request each.
+    for checks in checks.chunk_by(|a, b| Arc::ptr_eq(&a.work, &b.work)) {
+        let mut good = Vec::with_capacity(checks.len());
+        for check in checks {
+            check.settled(cx);
+            match (&kept, &check.held) {
+                (Err(e), Some(_)) => cx.out.fail(&explain(cx, e.again()).renamed(&check.entry.name), Kind::File),
+                _ => {
+                    count(cx, &check.entry);
+                    good.push(check.entry.clone());
                 }
             }
         }
-        cx.sched.items_done(&check.work, 1);
+        if cx.job.remove_source {
+            remove_sources(cx, &checks[0].work, &good, Copies::Written);
+        }
+        cx.sched.items_done(&checks[0].work, checks.len());
     }
 }
 

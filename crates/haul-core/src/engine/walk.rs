@@ -87,11 +87,38 @@ pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
         if let Err(e) = listed
             && e.kind() != ErrorKind::Cancelled
         {
+            let e = if gone(&e) && is_still_there(cx, work) { unlistable(&e) } else { e };
             cx.out.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
         }
     }
     cx.out.report().times.walking += began.elapsed().saturating_sub(drained);
     cx.sched.items_done(work, 1);
+}
+
+fn gone(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished)
+}
+
+/// Some servers say of a directory that may not be entered that it is not there. Whether it is still there says its parent.
+fn is_still_there(cx: &Context, work: &DirWork) -> bool {
+    let name = Name::of(&work.dir);
+    let store = cx.source(work);
+    if store.stat(&name, MetaMask::NONE).is_ok_and(|entry| entry.kind == Kind::Dir) {
+        return true;
+    }
+    let mut found = false;
+    let listed = !name.leaf.is_empty()
+        && store
+            .list(&name.dir, &mut |entry| {
+                found = found || entry.is_ok_and(|entry| entry.name.leaf == name.leaf);
+                if found { Flow::Stop } else { Flow::Go }
+            })
+            .is_ok();
+    listed && found
+}
+
+fn unlistable(e: &Error) -> Error {
+    Error::new(ErrorKind::Denied, "list").because(format!("it is there, but cannot be listed: {}", e.reason()))
 }
 
 /// Where links are followed, one may lead to a directory above it.

@@ -7,7 +7,7 @@ const KINDS: [Kind; 8] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::S
 
 /// Beside the kind: it is known that there are no extended attributes.
 const NO_XATTRS: u8 = 0x80;
-const LONG: usize = 7;
+const LONG: usize = 8;
 const SHORT: usize = 5;
 const FIXED: usize = 1 + 2 + 8 * LONG + 4 * SHORT;
 
@@ -32,7 +32,7 @@ pub fn encode_as(e: &Entry, name: &[u8]) -> Vec<u8> {
     let again = e.target.is_some() || e.owners.is_some();
     let have = if again || (e.xattrs.is_some() && !no_xattrs) { MetaMask::NONE } else { e.have };
     out.extend(have.0.to_le_bytes());
-    for word in [e.size, e.mtime.secs.cast_unsigned(), e.rdev, e.ino, e.dev, e.stored, e.version] {
+    for word in [e.size, e.mtime.secs.cast_unsigned(), e.rdev, e.ino, e.dev, e.stored, e.version, e.ctime] {
         out.extend(word.to_le_bytes());
     }
     for word in [e.mtime.nanos, e.mode, e.uid, e.gid, e.nlink] {
@@ -51,7 +51,7 @@ pub fn decode(dir: &Dir, bytes: &[u8]) -> Option<Entry> {
     let (long, short) = fixed[3..].split_at(8 * LONG);
     let long: [u64; LONG] = std::array::from_fn(|i| u64::from_le_bytes(*long[i * 8..].first_chunk().expect("of this length")));
     let short: [u32; SHORT] = std::array::from_fn(|i| u32::from_le_bytes(*short[i * 4..].first_chunk().expect("of this length")));
-    [entry.size, _, entry.rdev, entry.ino, entry.dev, entry.stored, entry.version] = long;
+    [entry.size, _, entry.rdev, entry.ino, entry.dev, entry.stored, entry.version, entry.ctime] = long;
     [_, entry.mode, entry.uid, entry.gid, entry.nlink] = short;
     entry.mtime = Time { secs: long[1].cast_signed(), nanos: short[0] };
     Some(entry)
@@ -72,7 +72,7 @@ mod tests {
         for (i, kind) in KINDS.into_iter().enumerate() {
             assert_eq!((usize::from(kind_number(kind)), kind_of(i as u8)), (i, kind));
             let mut e = Entry::bare(Name::new(&dir, b"leaf"), kind);
-            (e.size, e.rdev, e.ino, e.dev, e.stored, e.version) = (1, 2, 3, 4, 5, 6);
+            (e.size, e.rdev, e.ino, e.dev, e.stored, e.version, e.ctime) = (1, 2, 3, 4, 5, 6, 12);
             (e.mode, e.uid, e.gid, e.nlink) = (0o644, 7, 8, 9);
             e.mtime = Time { secs: -10, nanos: 11 };
             e.have = MetaMask::MODE;

@@ -19,6 +19,9 @@ pub(super) fn write(fold: &Fold, begun: &Record, out: &mut dyn Write) -> io::Res
             log.put(|to| record::put_landed(to, session.session, &receipt))?;
         }
     }
+    for (path, mtime) in &fold.dir_times {
+        log.put(|to| record::put_dir_time(to, *path, *mtime))?;
+    }
     let mut bundle = 0;
     for (dir, leaves) in &fold.unfinished {
         let mut leaves = leaves.iter().map(|leaf| &leaf[..]).peekable();

@@ -8,7 +8,8 @@ use super::chunks::Chunks;
 use super::identity::Identity;
 use super::log::Reader;
 use super::record::{Record, VERSION, token_of};
-use crate::entry::Stamp;
+use crate::entry::{Stamp, Time};
+use crate::hash::xxh128;
 use crate::store::Token;
 
 /// An unfinished write.
@@ -69,6 +70,8 @@ pub(super) struct Fold {
     pub open: BTreeMap<u32, Intent>,
     /// Names in open intents of runs before that, by directory.
     pub unfinished: HashMap<Box<[u8]>, Leaves>,
+    /// Times of the source's directories before names of them were removed, by the hash of the path.
+    pub dir_times: HashMap<u128, Time>,
     /// Above every session number seen.
     pub next_session: u32,
     /// Whether the last run came to its end.
@@ -147,7 +150,12 @@ impl Fold {
                     self.placed(&dir, leaves.iter().map(|leaf| &leaf[..]));
                 }
             }
+            // A later run has taken its time from the first record.
+            Record::DirTime { path, mtime } => {
+                self.dir_times.entry(path).or_insert(mtime);
+            }
             Record::Finished => {
+                self.dir_times.clear();
                 self.sessions.clear();
                 self.open.clear();
                 self.unfinished.clear();
@@ -169,6 +177,9 @@ impl Fold {
         for (dir, leaves) in other.unfinished.into_iter().chain(open) {
             let leaves: Leaves = leaves;
             self.unfinished.entry(dir).or_default().extend(leaves);
+        }
+        for (path, mtime) in other.dir_times {
+            self.dir_times.entry(path).or_insert(mtime);
         }
         self.identity = self.identity.take().or(other.identity);
     }
@@ -217,7 +228,7 @@ impl Fold {
             sessions.entry(session.path.clone()).or_default().push(session);
         }
         let rerun = self.identity.is_some() && !self.finished;
-        Progress { sessions: Mutex::new(sessions), unfinished: self.unfinished, forget, rerun }
+        Progress { sessions: Mutex::new(sessions), unfinished: self.unfinished, dir_times: self.dir_times, forget, rerun }
     }
 }
 
@@ -255,6 +266,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 pub struct Progress {
     sessions: Mutex<HashMap<Box<[u8]>, Vec<Session>>>,
     unfinished: HashMap<Box<[u8]>, Leaves>,
+    dir_times: HashMap<u128, Time>,
     forget: bool,
     rerun: bool,
 }
@@ -306,6 +318,11 @@ impl Progress {
     /// Whether `unfinished` holds for any name at all.
     pub fn any_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
+    }
+
+    /// The time that a directory of the source had before an earlier run removed names of it.
+    pub fn dir_time(&self, path: impl FnOnce() -> Vec<u8>) -> Option<Time> {
+        if self.dir_times.is_empty() { None } else { self.dir_times.get(&xxh128(&path())).copied() }
     }
 
     /// Whether an earlier run of the job did not come to its end, even if it left nothing open.

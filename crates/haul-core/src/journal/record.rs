@@ -57,6 +57,12 @@ pub enum Record {
     Placed {
         bundle: u32,
     },
+    /// Names of a directory of the source are about to be removed, which changes its time: what that was. `path` is the XXH3-128 of
+    /// its path below the root.
+    DirTime {
+        path: u128,
+        mtime: Time,
+    },
     /// The job is done: nothing before this matters.
     Finished,
 }
@@ -70,6 +76,7 @@ const INTENT: u8 = 6;
 const PLACED: u8 = 7;
 const FINISHED: u8 = 8;
 const PART: u8 = 9;
+const DIR_TIME: u8 = 10;
 
 impl Record {
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -97,6 +104,7 @@ impl Record {
             Record::Dropped { session } => put_dropped(out, *session),
             Record::Intent { bundle, dir, leaves } => put_intent(out, *bundle, dir, &mut leaves.iter().map(Vec::as_slice)),
             Record::Placed { bundle } => put_placed(out, *bundle),
+            Record::DirTime { path, mtime } => put_dir_time(out, *path, *mtime),
             Record::Finished => out.push(FINISHED),
         }
     }
@@ -158,6 +166,10 @@ impl Record {
                 Record::Intent { bundle, dir, leaves }
             }
             PLACED => Record::Placed { bundle: number32(from)? },
+            DIR_TIME => Record::DirTime {
+                path: u128::from_le_bytes(array(from)?),
+                mtime: Time { secs: i64::from_le_bytes(array(from)?), nanos: number32(from)? },
+            },
             FINISHED => Record::Finished,
             _ => return None,
         };
@@ -230,6 +242,13 @@ pub fn token_of(leaf: &[u8]) -> Option<Token> {
 pub(super) fn put_placed(out: &mut Vec<u8>, bundle: u32) {
     out.push(PLACED);
     put_number(out, u64::from(bundle));
+}
+
+pub(super) fn put_dir_time(out: &mut Vec<u8>, path: u128, mtime: Time) {
+    out.push(DIR_TIME);
+    out.extend_from_slice(&path.to_le_bytes());
+    out.extend_from_slice(&mtime.secs.to_le_bytes());
+    put_number(out, u64::from(mtime.nanos));
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

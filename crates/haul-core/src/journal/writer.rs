@@ -12,8 +12,9 @@ use super::compact;
 use super::log::{HEADER, VOID_AT, frame};
 use super::progress::{Fold, Session};
 use super::record::{self, Record};
-use crate::entry::{Stamp, show};
+use crate::entry::{Stamp, Time, show};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hash::xxh128;
 use crate::store::{Receipt, Token};
 
 /// Bytes that wait for a flush at most: some 2,000 receipts.
@@ -210,6 +211,11 @@ impl Journal {
     /// Every name of the bundle is whole or gone. Buffered.
     pub fn placed(&self, bundle: u32) {
         self.0.append(When::Later, |to| record::put_placed(to, bundle));
+    }
+
+    /// Records the time of a directory of the source, by its path below the root, before a name of it is removed.
+    pub fn dir_time(&self, path: &[u8], mtime: Time) {
+        self.0.append(When::Through, |to| record::put_dir_time(to, xxh128(path), mtime));
     }
 
     /// Writes what is buffered: past this a kill does not lose it. A crash of the system may.

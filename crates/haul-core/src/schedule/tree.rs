@@ -1,7 +1,7 @@
 //! Directories on their way through a run, as nodes that know their parent.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 
 use crate::entry::{Dir, Entry, MetaMask, codec};
 
@@ -22,6 +22,8 @@ pub struct DirWork {
     pub differ: MetaMask,
     /// Something was made in it, so that its times have to be set again.
     pub touched: AtomicBool,
+    /// Its time at the source is in the journal, since names of it are removed.
+    pub timed: Once,
     /// It was made by this run.
     pub made: bool,
     /// Not to be listed: a mount point where the walk stays on one file system, a directory that was named in a list of paths.
@@ -44,7 +46,8 @@ impl DirWork {
     pub fn top(root: usize, dir: Dir) -> DirWork {
         let touched = AtomicBool::new(false);
         let (fresh, attributes, differ, made, closed) = (false, false, MetaMask::NONE, false, false);
-        DirWork { dir, root, parent: None, entry: None, fresh, attributes, differ, touched, made, closed, lease: None }
+        let timed = Once::new();
+        DirWork { dir, root, parent: None, entry: None, fresh, attributes, differ, touched, timed, made, closed, lease: None }
     }
 
     pub fn touch(&self) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::entry::{Entry, Kind, MetaMask};
+use crate::entry::{Entry, Kind, MetaMask, TimeRange};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a store can do, as far as it changes the plan. Found out once, when the store is opened.
@@ -38,8 +38,10 @@ pub struct Caps {
     pub lists: MetaMask,
     /// Every call takes a round trip to another machine.
     pub remote: bool,
-    /// Times closer than this cannot be told apart.
+    /// Times closer than this cannot be told apart. Zero where that is not known: a time in fewer decimal places is equal then.
     pub mtime_resolution: Duration,
+    /// Times outside of this are stored as its limits; [`time_range::ANY`] where the limits are not known.
+    pub mtime_range: TimeRange,
     /// `commit` puts a whole new file in the place of an old one in one step.
     pub atomic_commit: bool,
     /// What `landed` has confirmed survives a crash of any machine of ours.
@@ -101,6 +103,7 @@ impl Caps {
             lists: MetaMask::NONE,
             remote: true,
             mtime_resolution: Duration::from_secs(1),
+            mtime_range: time_range::ANY,
             atomic_commit: false,
             durable: false,
             copies: false,
@@ -123,6 +126,24 @@ impl Caps {
             proof: Proof::Server,
         }
     }
+}
+
+/// What file systems and protocols can store as a time.
+pub mod time_range {
+    use crate::entry::TimeRange;
+
+    /// Whatever fits, or not known.
+    pub const ANY: TimeRange = (i64::MIN, i64::MAX);
+    /// 1901 to 2038: ext4 with small inodes, XFS without bigtime.
+    pub const SMALL: TimeRange = (i32::MIN as i64, i32::MAX as i64);
+    /// EXT4_EXTRA_TIMESTAMP_MAX of Linux.
+    pub const EXT4: TimeRange = (i32::MIN as i64, 15_032_385_535);
+    /// XFS_BIGTIME_TIME_MAX of Linux.
+    pub const XFS: TimeRange = (i32::MIN as i64, 16_299_260_424);
+    /// 1980 to 2107.
+    pub const FAT: TimeRange = (315_532_800, 4_354_819_199);
+    /// 1970 to 2106: SFTP of version 3.
+    pub const UNSIGNED: TimeRange = (0, u32::MAX as i64);
 }
 
 /// What `reopen` reads.

@@ -81,6 +81,8 @@ pub struct Tally {
     /// The same with all below them, where a limit has to be kept.
     pub deletes: u64,
     pub matched: u64,
+    /// Names that the source has listed: see `PostPass::listed`.
+    pub listed: u64,
     /// Records of [`Pile::Linked`] that were sent to each rank.
     pub linked: Vec<(u32, u64)>,
 }
@@ -113,8 +115,8 @@ impl Message {
             }
             Message::Step { step, linked } => begin(&[6, u64::from(*step), *linked]),
             Message::StepDone { step, tally } => {
-                let Tally { impaired, topmost, deletes, matched, linked } = tally;
-                begin(&[7, u64::from(*step), u64::from(*impaired), *topmost, *deletes, *matched]);
+                let Tally { impaired, topmost, deletes, matched, listed, linked } = tally;
+                begin(&[7, u64::from(*step), u64::from(*impaired), *topmost, *deletes, *matched, *listed]);
                 linked.iter().for_each(|(rank, count)| put_all(&mut out, &[u64::from(*rank), *count]));
             }
             Message::Report(report) => {
@@ -159,12 +161,13 @@ impl Message {
             6 => Message::Step { step: from.small()?, linked: from.number()? },
             7 => {
                 let step = from.small()?;
-                let (impaired, topmost, deletes, matched) = (from.flag()?, from.number()?, from.number()?, from.number()?);
+                let (impaired, topmost, deletes) = (from.flag()?, from.number()?, from.number()?);
+                let (matched, listed) = (from.number()?, from.number()?);
                 let mut linked = Vec::new();
                 while !from.is_empty() {
                     linked.push((from.small()?, from.number()?));
                 }
-                Message::StepDone { step, tally: Tally { impaired, topmost, deletes, matched, linked } }
+                Message::StepDone { step, tally: Tally { impaired, topmost, deletes, matched, listed, linked } }
             }
             8 => Message::Report(std::mem::take(&mut from.0).to_vec()),
             9 => Message::Bye,
@@ -267,7 +270,7 @@ mod tests {
         let lease = Lease { dirs: vec![b"x".to_vec()], names: vec![b"y".to_vec(), b"".to_vec()], part: Some(Vec::new()), ..lease };
         assert_eq!(Lease::decode(&lease.encode()), Some(lease.clone()));
         let receipt = |hash| Receipt { index: 300, tag: b"etag"[..].into(), hash };
-        let tally = Tally { impaired: true, topmost: 300, deletes: 4, matched: 5, linked: vec![(1, 2), (3, 1 << 40)] };
+        let tally = Tally { impaired: true, topmost: 300, deletes: 4, matched: 5, listed: 6, linked: vec![(1, 2), (3, 1 << 40)] };
         let all = [
             Message::Word(Word::Ask),
             Message::Word(Word::Nothing(None)),

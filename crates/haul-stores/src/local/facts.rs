@@ -14,6 +14,7 @@ const MASK: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::UID)
     .union(StatxFlags::GID)
     .union(StatxFlags::MTIME)
+    .union(StatxFlags::CTIME)
     .union(StatxFlags::INO)
     .union(StatxFlags::SIZE)
     .union(StatxFlags::BLOCKS);
@@ -28,6 +29,8 @@ pub(super) struct Facts {
     /// Bytes; 0 for what is no file.
     pub size: u64,
     pub mtime: Time,
+    /// Nanoseconds since 1970.
+    pub ctime: u64,
     pub nlink: u32,
     pub ino: u64,
     pub dev: u64,
@@ -90,6 +93,7 @@ impl Facts {
         entry.dev = self.dev;
         entry.stored = self.stored;
         entry.version = self.ino;
+        entry.ctime = self.ctime;
     }
 
     pub fn entry(&self, name: Name) -> Entry {
@@ -97,6 +101,11 @@ impl Facts {
         self.fill(&mut entry);
         entry
     }
+}
+
+/// Compared for equality only, so that it may wrap.
+fn nanoseconds(secs: i64, nanos: u64) -> u64 {
+    secs.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(nanos)
 }
 
 impl From<&Statx> for Facts {
@@ -110,6 +119,7 @@ impl From<&Statx> for Facts {
             gid: st.stx_gid,
             size: if file { st.stx_size } else { 0 },
             mtime: Time { secs: st.stx_mtime.tv_sec, nanos: st.stx_mtime.tv_nsec },
+            ctime: nanoseconds(st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec.into()),
             nlink: st.stx_nlink,
             ino: st.stx_ino,
             dev: rustix::fs::makedev(st.stx_dev_major, st.stx_dev_minor),
@@ -132,6 +142,7 @@ impl From<&Stat> for Facts {
             gid: st.st_gid,
             size: if file { st.st_size as u64 } else { 0 },
             mtime: Time { secs: st.st_mtime as i64, nanos: st.st_mtime_nsec as u32 },
+            ctime: nanoseconds(st.st_ctime as i64, st.st_ctime_nsec as u64),
             nlink: st.st_nlink as u32,
             ino: st.st_ino as u64,
             dev: st.st_dev as u64,

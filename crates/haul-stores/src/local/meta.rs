@@ -99,6 +99,8 @@ impl Now {
 /// Rules of the whole store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
+    /// A FUSE file system, some of which answer ENOSYS or EIO where they cannot set an attribute.
+    pub fuse: bool,
     /// Root: may keep owners, `trusted.*` and capabilities.
     pub privileged: bool,
     /// The process's own file mode creation mask.
@@ -112,6 +114,16 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// What an error says was refused of mode or times; `None` for a failure.
+    fn refusal(&self, errno: Errno, attribute: MetaMask) -> Option<MetaMask> {
+        match errno {
+            Errno::PERM | Errno::ACCESS if !attribute.is_empty() => Some(attribute.with(MetaMask::DENIED)),
+            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP => Some(attribute),
+            Errno::NOSYS | Errno::IO if self.fuse => Some(attribute),
+            _ => None,
+        }
+    }
+
     /// The permission bits of a new file. A default ACL takes the place of the mask, as with open(2).
     pub fn new_mode(&self, entry: &Entry, keep: MetaMask, inherits: Option<Inherited>) -> u32 {
         let known = entry.have.has(MetaMask::MODE);
@@ -161,7 +173,7 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
         facts = Some(target.facts().map_err(|e| fail(e, "stat"))?);
     }
     if let Some(facts) = facts.as_mut().filter(|_| !owners.is_empty()) {
-        mode_is_known = !set_owner(target, entry, owners, facts, &mut refused).map_err(|e| fail(e, "set owner"))?;
+        mode_is_known = !set_owner(target, entry, owners, facts, rules, &mut refused).map_err(|e| fail(e, "set owner"))?;
     }
 
     let mut default_set = false;
@@ -189,34 +201,32 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
         if (!mode_is_known || wanted != now.mode)
             && let Err(errno) = target.chmod(wanted)
         {
-            refused = refused.with(refusal(errno, keep.and(MetaMask::MODE)).ok_or_else(|| fail(errno, "set mode"))?);
+            refused = refused.with(rules.refusal(errno, keep.and(MetaMask::MODE)).ok_or_else(|| fail(errno, "set mode"))?);
         }
     }
     if keep.has(MetaMask::MTIME)
         && let Err(errno) = target.set_mtime(entry)
     {
-        refused = refused.with(refusal(errno, MetaMask::MTIME).ok_or_else(|| fail(errno, "set times"))?);
+        refused = refused.with(rules.refusal(errno, MetaMask::MTIME).ok_or_else(|| fail(errno, "set times"))?);
     }
     Ok((Landed { refused, ino: facts.map_or(0, |facts| facts.ino) }, default_set))
 }
 
-/// What an error says was refused of mode or times; `None` for a failure.
-fn refusal(errno: Errno, attribute: MetaMask) -> Option<MetaMask> {
-    match errno {
-        Errno::PERM | Errno::ACCESS if !attribute.is_empty() => Some(attribute.with(MetaMask::DENIED)),
-        Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP => Some(attribute),
-        _ => None,
-    }
-}
-
 /// Gives owner and group as far as we may; true if anything was changed. `facts` says afterwards what is so.
-fn set_owner(target: &Target<'_>, entry: &Entry, owners: MetaMask, facts: &mut Facts, refused: &mut MetaMask) -> rustix::io::Result<bool> {
+fn set_owner(
+    target: &Target<'_>,
+    entry: &Entry,
+    owners: MetaMask,
+    facts: &mut Facts,
+    rules: &Rules,
+    refused: &mut MetaMask,
+) -> rustix::io::Result<bool> {
     let uid = (owners.has(MetaMask::OWNER) && facts.uid != entry.uid).then_some(entry.uid);
     let gid = (owners.has(MetaMask::GROUP) && facts.gid != entry.gid).then_some(entry.gid);
     if uid.is_none() && gid.is_none() {
         return Ok(false);
     }
-    let refusal = |errno: &Errno| matches!(*errno, Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP | Errno::ACCESS);
+    let refusal = |errno: &Errno| *errno == Errno::INVAL || rules.refusal(*errno, MetaMask::NONE).is_some();
     match target.chown(uid, gid) {
         Ok(()) => {
             facts.uid = uid.unwrap_or(facts.uid);

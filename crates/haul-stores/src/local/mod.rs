@@ -156,6 +156,7 @@ impl Local {
         let canonical =
             rustix::fs::readlink(xattr::proc_path(root.as_fd()), Vec::new()).map_or_else(|_| bytes.to_vec(), |p| p.into_bytes());
         let rules = Rules {
+            fuse: file_system.name == "fuse",
             privileged: rustix::process::geteuid().is_root(),
             umask: options.umask & 0o777,
             user_umask: options.user_umask & 0o777,

@@ -34,6 +34,11 @@ pub enum FaultKind {
         /// Offset in the file.
         at: u64,
     },
+    /// Changing mode or owner fails with this error number, as on FUSE file systems that cannot.
+    SetError {
+        /// For example `ENOSYS` or `EIO`.
+        errno: i32,
+    },
     /// Once `after` bytes were written to the mount since this fault was added, writes fail with ENOSPC.
     NoSpace {
         /// Bytes that still fit, over all matching files.
@@ -179,6 +184,15 @@ impl Faults {
             Some(errno) => Err(errno),
             None => Ok(()),
         }
+    }
+
+    /// Whether changing mode or owner fails.
+    pub(super) fn set(&self, name: &[u8]) -> Result<(), i32> {
+        let errno = self.take(name, |kind| match kind {
+            FaultKind::SetError { errno } => Some(*errno),
+            _ => None,
+        });
+        errno.map_or(Ok(()), Err)
     }
 
     /// Whether closing a written file fails.

@@ -86,6 +86,9 @@ impl Passthrough {
 
     pub(super) fn set(&self, number: INodeNo, change: Change, handle: Option<FileHandle>) -> Result<FileAttr> {
         let node = self.nodes.get(number)?;
+        if change.owner.is_some() || change.group.is_some() || change.mode.is_some() {
+            self.faults.set(&node.name).map_err(rustix::io::Errno::from_raw_os_error)?;
+        }
         if change.owner.is_some() || change.group.is_some() {
             let (owner, group) = (change.owner.map(Uid::from_raw), change.group.map(Gid::from_raw));
             sys::chownat(&node.descriptor, "", owner, group, AtFlags::EMPTY_PATH)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Entry, Kind, MetaMask, Time};
 use haul_core::error::ErrorKind;
-use haul_core::store::{Landed, Spec};
+use haul_core::store::{Landed, Spec, time_range};
 
 use super::Fixture;
 use super::tools::*;
@@ -98,9 +98,10 @@ pub fn times_are_kept_to_the_grain(f: &Fixture) {
     let step = resolution.as_nanos().max(1) as i128;
     let at = |nanos: i128| Time { secs: nanos.div_euclid(1_000_000_000) as i64, nanos: nanos.rem_euclid(1_000_000_000) as u32 };
     let base = WHEN.as_nanos().div_euclid(step) * step;
-    for secs in [0, 1, 1_000_000_000, 4_000_000_000, 2_100_000_000] {
+    let beyond = [-126_230_400, 20_000_000_000].into_iter().filter(|_| f.caps().mtime_range != time_range::ANY);
+    for secs in beyond.chain([0, 1, 1_000_000_000, 4_000_000_000, 2_100_000_000]) {
         let entry = f.put_at("time", b"x", Time { secs, nanos: 0 });
-        assert!(f.stat("time").mtime.same(entry.mtime, resolution, Duration::ZERO), "{secs}");
+        assert!(f.stat("time").mtime.same(entry.mtime.within(f.caps().mtime_range), resolution, Duration::ZERO), "{secs}");
     }
     let mut seen = Vec::new();
     for i in 0..4 {

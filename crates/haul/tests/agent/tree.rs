@@ -245,3 +245,45 @@ fn checksums_find_what_times_do_not() {
     assert_eq!(summed.finished()["created"]["files"], 2, "{summed}");
     w.assert_same("src", "there", What::USUAL);
 }
+
+/// A transfer node and a login node share a file system, and this machine may be the host.
+#[test]
+fn nothing_is_moved_onto_or_deleted_from_itself_through_a_login() {
+    for route in ["", "--no-agent"] {
+        let w = World::new("d: a=1K sub/b=300K sub/c=2K sub/l->c");
+        let run = |words: &str| match route {
+            "" => w.haul(words).run(),
+            route => w.plain(&format!("{words} {route}")).run(),
+        };
+        w.sh("find d -exec touch -h -d '2020-02-02 02:02:02' {} +; cp -a d kept");
+        for words in [
+            "mv d testhost:~/",
+            "mv d/ testhost:~/d",
+            "mv d/a testhost:~/d/",
+            "mv testhost:~/d .",
+            "cp -a --remove-source-files d testhost:~/",
+            "cp -a --remove-source-files -c d testhost:~/",
+            "cp -a --remove-source-files --size-only d testhost:~/",
+            "cp -a --remove-source-files -I d testhost:~/",
+            "sync --delete d/sub/ testhost:~/d",
+        ] {
+            let ended = run(words).code(23);
+            if words.starts_with("sync") {
+                ended.says("it is the source, reached by another route");
+            } else {
+                ended.says("source and destination are the same file, reached by another route");
+            }
+            // What a mirror of `sub` has no use for beside `sub` goes.
+            let left = if words.starts_with("sync") { "b c l sub/ sub/b sub/c sub/l" } else { "a sub/ sub/b sub/c sub/l" };
+            assert_eq!(w.names("d"), left, "{route} {words}");
+            w.sh("rm -rf d && cp -a kept d");
+        }
+        run("cp -a d testhost:~/d/new").code(23).says("it is the destination itself, inside the source");
+        assert!(!w.has("d/new/d/new"), "{route}");
+        // Beside it is somewhere else.
+        w.sh("rm -rf d && cp -a kept d");
+        run("mv d testhost:~/elsewhere --mkpath").code(0);
+        w.assert_same("kept", "elsewhere/d", What { root: false, ..What::USUAL });
+        assert!(!w.has("d"));
+    }
+}

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener;
 
 use haul_test::compare::What;
 use haul_test::nasty;
+use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
 use haul_test::volume::Volume;
 use insta::assert_snapshot;
 
@@ -248,4 +249,58 @@ fn times_beyond_what_the_file_system_holds_are_not_copied_again() {
     // A time that the file system holds is another one all the same.
     w.sh("touch -d 2400-01-01 src/late");
     assert_eq!(copy().summary("Created"), Some("1 file"));
+}
+
+/// The limits of other file systems are times like others.
+#[test]
+fn only_the_file_system_s_own_limits_stand_for_times_beyond_them() {
+    let w = World::new("");
+    let volume = Volume::ext4(16 << 20).expect("a file system");
+    for (source, target) in [("@0", "@315532800"), ("@-1", "@0"), ("@4294967296", "@4294967295"), ("@2147483648", "@2147483647")] {
+        w.write("src/f", "new");
+        w.write(volume.path().join("dst/f"), "old");
+        w.sh(&format!("touch -d {source} src/f; touch -d {target} {}/dst/f", volume.path().display()));
+        w.haul("check src/").arg(volume.path().join("dst")).ends(1);
+        w.haul("sync src/").arg(volume.path().join("dst")).succeeds();
+        assert_eq!(w.text(volume.path().join("dst/f")), "new", "{source} {target}");
+    }
+}
+
+/// As scp -p, SFTP and rsync to an old system leave them; on FUSE nobody knows the resolution.
+#[test]
+fn a_copy_in_whole_seconds_is_not_copied_again() {
+    let w = World::new("src: a=5 d/b=6 back/:");
+    let mounted = SlowFs::mount(&w.path("back"), Options::fast()).expect("FUSE");
+    let mount = mounted.path().display().to_string();
+    w.sh(&format!("find src -exec touch -d '2021-03-04 05:06:07.123456789' {{}} +; cp -a src dst; cp -a src {mount}/dst"));
+    for (top, time, code) in [
+        (".", "07", 0),
+        (&mount, "07", 0),
+        (&mount, "07.123456700", 0),
+        (&mount, "07.12", 0),
+        (".", "08", 1),
+        (".", "07.123456700", 1),
+        (".", "07.12", 1),
+        (&mount, "07.123456790", 1),
+        (&mount, "07.2", 1),
+    ] {
+        w.sh(&format!("find {top}/dst -exec touch -d '2021-03-04 05:06:{time}' {{}} +"));
+        w.haul(&format!("check src/ {top}/dst")).ends(code);
+        let created = w.haul(&format!("sync -n src/ {top}/dst")).succeeds();
+        assert_eq!(created.summary("Create") == Some("0"), code == 0, "{top} {time}\n{created}");
+    }
+}
+
+#[test]
+fn a_fuse_file_system_that_sets_no_modes_and_owners_gets_the_content() {
+    for errno in [libc::ENOSYS, libc::EIO] {
+        let w = World::new("src: a=5:0600 d/big=300K:0640 back/:");
+        w.sh("chown -R 1:2 src");
+        let mounted = SlowFs::mount(&w.path("back"), Options { threads: 4, ..Options::fast() }).expect("FUSE");
+        mounted.faults().add(Fault::always("", FaultKind::SetError { errno }));
+        let ran = w.haul("cp -a src/").arg(mounted.path().join("dst")).succeeds();
+        ran.out_has("owner").out_has("mode");
+        drop(mounted);
+        w.assert_same("src", "back/dst", What { mode: 0, ..What::USUAL });
+    }
 }

@@ -345,7 +345,7 @@ fn long_names_and_deep_paths() {
     w.haul("mv src moved").succeeds();
     assert!(!w.has("src"));
     w.tree("empty/");
-    w.haul("sync --delete empty/ dst").succeeds();
+    w.haul("sync --delete --force empty/ dst").succeeds();
     assert_eq!(w.names("dst"), "");
     w.haul("rm -r moved").succeeds();
     assert!(!w.has("moved"));

@@ -213,3 +213,22 @@ fn unfinished_files_do_not_keep_a_directory() {
     w.haul("sync src/ dst").succeeds();
     assert!(w.path("dst/f").is_file());
 }
+
+/// A file system that is not mounted looks like an empty directory.
+#[test]
+fn nothing_is_deleted_for_a_source_that_lists_nothing() {
+    for words in ["sync --delete src/ dst", "sync --delete src all"] {
+        let w = World::new("src/ dst: a=1 d/b=2 all: src/a=1 src/d/b=2");
+        for flags in ["", "-n", "--ignore-errors"] {
+            let ran = w.haul(&format!("{words} {flags}")).ends(23);
+            ran.err_has("the source lists nothing, and the destination has 2 names").err_has("--force");
+            assert_eq!((w.names("dst"), w.names("all/src")), ("a d/ d/b".into(), "a d/ d/b".into()));
+        }
+        w.haul(&format!("{words} --force")).succeeds();
+        assert_eq!(w.names(if words.contains("all") { "all/src" } else { "dst" }), "");
+    }
+    // Excluded names are listed, too.
+    let w = World::new("src: x=1 dst: a=1");
+    w.haul("sync --delete --exclude=x src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "");
+}

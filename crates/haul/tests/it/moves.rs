@@ -176,3 +176,82 @@ fn a_source_that_cannot_be_deleted_from_is_named_as_the_source() {
     w.sh("mount -o remount,ro src");
     w.haul("mv src/f z").ends(11).out_has("Once the source is writable").never_says("the destination is writable");
 }
+
+/// Small files are verified long after they were read: what becomes of the source meanwhile is not lost.
+#[test]
+fn what_changes_between_the_copy_and_the_removal_stays() {
+    let w = World::new("s: appended=1K rewritten=1K replaced=1K same=1K z=1K back/:");
+    w.age("s/rewritten");
+    let mounted = SlowFs::mount(&w.path("back"), Options { threads: 4, ..Options::fast() }).expect("FUSE");
+    mounted.faults().add(Fault::always("z", FaultKind::ReadHang { duration: std::time::Duration::from_secs(300) }));
+    let mut run = w.haul("mv s/").arg(mounted.path().join("d")).start();
+    run.until("a copy that is read back", || mounted.faults().struck() > 0);
+    w.sh("echo more >>s/appended && touch -r s/rewritten time && printf %1024d 7 >s/rewritten && touch -r time s/rewritten");
+    w.sh("printf %1024d 8 >new && touch -r s/replaced new && mv new s/replaced");
+    mounted.faults().clear();
+    run.wait().code(23).err_has("it changed after it was read; the source was kept");
+    assert_eq!(w.names("s"), "appended replaced rewritten");
+    assert!(w.read("s/appended").ends_with(b"more\n") && w.read("s/rewritten").ends_with(b"7") && w.read("s/replaced").ends_with(b"8"));
+    w.haul("mv -c s/").arg(mounted.path().join("d")).succeeds();
+    assert_eq!(w.names("s"), "");
+    assert!(w.read("back/d/rewritten").ends_with(b"7") && w.read("back/d/replaced").ends_with(b"8"));
+}
+
+/// Two names of one file: none goes before both are there, or the next run would find two files.
+#[test]
+fn hard_links_are_moved_together_or_not_at_all() {
+    for command in ["mv", "cp -a --remove-source-files"] {
+        let w = World::new("s: a=1K c=300K");
+        let other = elsewhere();
+        let d = other.path().join("d");
+        w.hard_link("s/a", "s/b");
+        w.hard_link("s/c", "s/e");
+        w.write(d.join("b/in the way"), "x");
+        w.haul(&format!("{command} s/")).arg(&d).ends(23).says("a: kept at the source");
+        assert_eq!(w.names("s"), "a b", "{command}");
+        assert_eq!(w.inode(d.join("c")), w.inode(d.join("e")));
+        w.remove(d.join("b"));
+        w.haul(&format!("{command} s/")).arg(&d).succeeds();
+        assert_eq!(w.names("s"), "", "{command}");
+        assert_eq!(w.inode(d.join("a")), w.inode(d.join("b")), "{command}");
+    }
+}
+
+/// The upper directory of an overlay and what is mounted over it have other devices and inodes.
+#[test]
+fn a_tree_is_not_moved_onto_itself_through_an_overlay() {
+    let w = World::new("");
+    let other = elsewhere();
+    w.sh(&format!(
+        "cd {} && mkdir lower upper work all && mkdir -p upper/d/sub && echo 1 >upper/d/f && echo 2 >upper/d/sub/g",
+        other.path().display()
+    ));
+    let at = other.path().display();
+    let all = other.path().join("all");
+    let options = format!("lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work");
+    let _mounted = Mounted::new(&["-t", "overlay", "overlay", "-o", &options], &all).expect("an overlay");
+    for words in [format!("mv {at}/upper/d {at}/all/"), format!("cp -a --remove-source-files {at}/upper/d/ {at}/all/d")] {
+        w.haul(&words).ends(23).err_has("source and destination are the same file, reached by another route");
+        assert_eq!((w.text(other.path().join("upper/d/f")), w.text(other.path().join("upper/d/sub/g"))), ("1\n".into(), "2\n".into()));
+    }
+    assert_eq!(w.names(other.path().join("upper")), "d/ d/f d/sub/ d/sub/g");
+    // The source lies in the destination, where nothing else is named as it is.
+    w.haul(&format!("sync --delete {at}/upper/d/sub/ {at}/all/d")).ends(23);
+    assert!(w.has(other.path().join("upper/d/sub/g")));
+}
+
+/// A terabyte of holes would take minutes to read.
+#[test]
+fn holes_are_not_read_to_compare_and_to_verify() {
+    let w = World::new("s: f=200K");
+    let other = elsewhere();
+    let d = other.path().join("d");
+    w.sh("cd s && truncate -s 1T f && truncate -s 512G hole && printf end >>hole && truncate -s 600G hole");
+    w.haul("cp -a s/").arg(&d).succeeds();
+    w.haul("check -c s/").arg(&d).succeeds();
+    w.sh(&format!("printf x | dd of={}/hole bs=1 seek=599G conv=notrunc status=none; touch -r s/hole {}/hole", d.display(), d.display()));
+    w.haul("check -c s/").arg(&d).ends(1).out_has("hole");
+    w.remove(&d);
+    w.haul("mv s/").arg(&d).succeeds();
+    assert_eq!((w.names("s"), w.meta(d.join("hole")).len()), (String::new(), 600 << 30));
+}

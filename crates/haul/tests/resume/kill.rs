@@ -11,6 +11,7 @@ use haul_test::compare::What;
 use haul_test::content::Random;
 use haul_test::slowfs::{Options, SlowFs};
 use haul_test::tree::{Tree, spread};
+use haul_test::volume::Mounted;
 use rustix::process::Signal;
 
 use crate::support::{CHUNK, COPY, World};
@@ -170,4 +171,32 @@ fn staged_small_files_of_a_version_that_is_no_more_are_removed() {
     spread(&w.path("src"), 2, 40, 4000).expect("made");
     w.haul(&format!("cp --json src/ {}/dst", mounted.path().display())).ends(0);
     w.assert_done("back/dst", What::USUAL, "after the source was made again");
+}
+
+/// Removing names changes the times of the source's directories, and the link counts of its files.
+#[test]
+fn a_move_killed_at_every_record_keeps_directory_times_and_hard_links() {
+    let w = World::new("kept: a=1K b/c=2K b/d/e=3K b/twin=>a big=300K b/d/alias=>big");
+    w.tree("dst/");
+    w.sh("find kept -exec touch -h -d '2020-02-02 02:02:02' {} +");
+    let _elsewhere = Mounted::tmpfs(&w.path("dst"), "size=64M");
+    let command = "mv --chunk-size 64K -j 1 src dst";
+    for record in 1.. {
+        w.sh("rm -rf src dst/src && cp -a kept src");
+        w.remove(&w.state);
+        let first = w.haul(command).killed_at(record).run();
+        let is_whole = !first.was_killed();
+        if is_whole {
+            first.code(0);
+        } else if w.has("src") {
+            w.haul(command).ends(0);
+        }
+        println!("record {record}");
+        w.assert_same("kept", "dst/src", What::ALL);
+        assert!(!w.has("src"), "record {record}");
+        if is_whole {
+            assert!(record > 10, "only {record} records");
+            return;
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A file whose last chunk has landed becomes the file of its name.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::bundle::Spent;
 use crate::engine::backup::back_up;
@@ -8,8 +8,9 @@ use crate::engine::context::Context;
 use crate::engine::digest::{self, Side};
 use crate::engine::tries::retry;
 use crate::engine::verify;
-use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Warning;
 use crate::store::{Landed, Receipt};
 
 use super::open_file::{Ends, OpenFile};
@@ -22,7 +23,8 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
     let began = Instant::now();
     let now = retry(|| ends.source.stamp()).map_err(Error::of_source);
     spent.metadata += began.elapsed();
-    if now? != entry.stamp() {
+    let now = now?;
+    if now != entry.stamp() && !has_grown(cx, entry, &now) {
         return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
     }
     let mut to_verify = cx.job.verify;
@@ -64,6 +66,18 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
     Ok(landed)
 }
 
+/// Whether the source is the same file and longer than when it was opened, as a log that is written to: a copy up to that length is
+/// what was asked for. A move and a verified copy have to be of the whole.
+fn has_grown(cx: &Context, entry: &Entry, now: &Stamp) -> bool {
+    let grown = !cx.job.verify && now.version == entry.version && entry.version != 0 && now.size > entry.size;
+    if grown {
+        let shown = crate::entry::show(&entry.name.path());
+        let size = crate::units::bytes(entry.size);
+        cx.out.warn(Warning::Note(format!("{shown}: grew while it was copied; the copy has the {size} that it had when it was opened")));
+    }
+    grown
+}
+
 /// Verifies by a digest that the destination computes of what was written; `false` if it has to be read.
 fn by_digest(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, spent: &mut Spent) -> Result<bool> {
     if !cx.digests.are_offered(cx) {
@@ -103,6 +117,6 @@ fn commit(cx: &Context, ends: &Ends, name: &Name, entry: &Entry, receipts: &[Rec
 }
 
 fn is_as_sent(cx: &Context, sent: &Entry, there: &Entry) -> bool {
-    let timed = !cx.planner.keep.has(MetaMask::MTIME) || sent.mtime.same(there.mtime, cx.planner.resolution, Duration::ZERO);
+    let timed = !cx.planner.keep.has(MetaMask::MTIME) || cx.planner.same_time(sent.mtime, there.mtime);
     there.kind == Kind::File && there.size == sent.size && timed
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use crate::engine::context::Context;
 use crate::engine::space::explain;
-use crate::engine::tries::retry;
+use crate::engine::tries::look_up;
 use crate::entry::{Entry, Kind};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::Warning;
+use crate::plan::Step;
 use crate::retry::Spent;
-use crate::store::Receipt;
+use crate::schedule::DirWork;
+use crate::store::{Found, Receipt};
 
 use super::open_file::{Ends, Kept, OpenFile};
 
@@ -35,22 +37,47 @@ pub fn failed(cx: &Context, file: &Arc<OpenFile>, ends: &Ends, entry: &Entry, re
         }
     }
     if once_more && !cx.cancel.is_set() {
-        cx.out.done_anew(&e);
-        match retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
-            Ok(mut fresh) if fresh.kind == Kind::File => {
-                let fresh_stamp = fresh.stamp();
-                cx.transform(file.work.root, &mut fresh);
-                let same = parts && fresh_stamp == entry.stamp();
-                let (token, stamp) = (ends.sink.token(), ends.stamp);
-                let kept = same.then_some(Kept { token, chunk: ends.chunk, receipts, session: ends.session, stamp });
-                let again = OpenFile::new(&cx.job, &file.work, fresh, file.step);
-                again.second_try(Spent::on(&e), kept);
-                return cx.sched.push_large(again);
-            }
-            _ => {}
-        }
+        let kept = |fresh: &Entry| {
+            let same = parts && fresh.stamp() == entry.stamp();
+            let (token, stamp) = (ends.sink.token(), ends.stamp);
+            same.then_some(Kept { token, chunk: ends.chunk, receipts, session: ends.session, stamp })
+        };
+        return match again(cx, &file.work, entry, file.step, e, kept) {
+            Ok(()) => {}
+            Err(e) => give_up(cx, file, e),
+        };
     }
     give_up(cx, file, e);
+}
+
+/// Queues a file once more, as it is now, for what changed since it was listed or came out wrong. `kept` says what is good of the
+/// first try.
+///
+/// # Errors
+/// `Vanished` if it is gone, `e` if it is no file any more.
+pub fn again(
+    cx: &Context,
+    work: &Arc<DirWork>,
+    entry: &Entry,
+    step: Step,
+    e: Error,
+    kept: impl FnOnce(&Entry) -> Option<Kept>,
+) -> Result<(), Error> {
+    let leaf: &[u8] = &entry.name.leaf;
+    match look_up(cx.source(work), &entry.name.dir, &[leaf], cx.job.keep, cx.job.links.follow).pop() {
+        Some(Found::Entry(mut fresh)) if fresh.kind == Kind::File => {
+            cx.out.done_anew(&e);
+            let kept = kept(&fresh);
+            cx.transform(work.root, &mut fresh);
+            let file = OpenFile::new(&cx.job, work, fresh, step);
+            file.second_try(Spent::on(&e), kept);
+            cx.sched.push_large(file);
+            Ok(())
+        }
+        Some(Found::Absent) => Err(Error::new(ErrorKind::Vanished, "read")),
+        Some(Found::Failed(e)) => Err(e.of_source()),
+        _ => Err(e),
+    }
 }
 
 pub fn give_up(cx: &Context, file: &OpenFile, e: Error) {

@@ -5,7 +5,7 @@ mod carry;
 mod commit;
 mod compare;
 mod delta;
-mod failure;
+pub mod failure;
 mod open;
 pub mod open_file;
 pub mod part;

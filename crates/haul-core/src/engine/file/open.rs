@@ -171,7 +171,14 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
 
 fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Arc<dyn Source>> {
     let began = Instant::now();
-    let source = retry(|| cx.source(&file.work).open(entry, cx.job.links.follow)).map_err(Error::of_source)?;
+    // What changed once is taken as it is now: it may be growing.
+    let as_it_is = file.is_second_try() && file.borrowed.is_none();
+    let listed = if as_it_is { Entry { have: MetaMask::NONE, ..entry.clone() } } else { entry.clone() };
+    let source = retry(|| cx.source(&file.work).open(&listed, cx.job.links.follow)).map_err(Error::of_source)?;
+    if as_it_is {
+        let now = retry(|| source.stamp()).map_err(Error::of_source)?;
+        (entry.size, entry.mtime, entry.version) = (now.size, now.mtime, now.version);
+    }
     entry.headers = source.headers();
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {

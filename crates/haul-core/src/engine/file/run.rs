@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use crate::bundle::Spent;
 use crate::engine::context::Context;
-use crate::engine::sources::remove_sources;
+use crate::engine::sources::{Copies, remove_sources};
 use crate::entry::{Entry, Kind};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Act, Step};
 use crate::retry;
 use crate::store::{Landed, Runs};
@@ -20,11 +20,17 @@ use super::{carry, commit, compare, failure, open, part, stream, within};
 /// Does of the file what is left to do for this worker.
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     let _tried = retry::count_on(file.spent());
-    if let Err(e) = stages(cx, file) {
-        match file.borrowed {
-            Some(_) => part::give_back(cx, file),
-            None => failure::give_up(cx, file, e),
+    let Err(e) = stages(cx, file) else { return };
+    let again = |e: Error| match e.kind() {
+        // It changed between the listing and now.
+        ErrorKind::Changed if !file.is_second_try() && !cx.cancel.is_set() && !cx.source(&file.work).caps().streams => {
+            failure::again(cx, &file.work, &file.entry(), file.step, e, |_| None)
         }
+        _ => Err(e),
+    };
+    match file.borrowed {
+        Some(_) => part::give_back(cx, file),
+        None => again(e).unwrap_or_else(|e| failure::give_up(cx, file, e)),
     }
 }
 
@@ -160,7 +166,7 @@ fn done(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, landed: Lande
     let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };
     cx.out.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
     if cx.job.remove_source {
-        remove_sources(cx, &file.work, std::slice::from_ref(entry));
+        remove_sources(cx, &file.work, std::slice::from_ref(entry), Copies::Written);
     }
     cx.sched.items_done(&file.work, 1);
 }

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 
+use haul_core::bundle::Spent;
+use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::hash::{Algorithm, Hasher};
+use haul_core::hash::Hasher;
+use haul_core::meter::Meter;
 use haul_core::signature::wire;
 use haul_core::store::Source;
 
 use super::{Agent, Reply};
-use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::agent::wire::{Parser, Writer};
 
 /// Bytes that are read before the other end gets what was found in them.
 const REPORT: u64 = 32 << 20;
@@ -51,10 +54,7 @@ impl Agent {
 }
 
 pub fn hash(source: &dyn Source, at: Range<u64>) -> Result<u128> {
-    let mut hasher = Algorithm::Xxh128.begin();
-    digest(source, at, &mut hasher)?;
-    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| protocol_error("a hash of the wrong length"))?;
-    Ok(u128::from_be_bytes(digest))
+    Meter::new(Cancel::default(), None).hash(source, at, &mut Spent::default())
 }
 
 pub fn digest(source: &dyn Source, at: Range<u64>, hasher: &mut Hasher) -> Result<()> {

@@ -1,9 +1,9 @@
 //! Enumerations as bytes. The positions in the tables are the protocol's: new ones come at the end.
 
-use haul_core::entry::Kind;
+use haul_core::entry::{Kind, TimeRange};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Proof, Who};
+use haul_core::store::{Proof, Who, time_range};
 
 use super::protocol_error;
 
@@ -14,6 +14,10 @@ fn code<T: PartialEq>(table: &[T], value: T) -> u8 {
 fn decode<T: Copy>(table: &[T], byte: u8, what: &str) -> Result<T> {
     table.get(usize::from(byte)).copied().ok_or_else(|| protocol_error(what))
 }
+
+/// At most eight: three bits say which.
+pub const TIME_RANGES: [TimeRange; 6] =
+    [time_range::ANY, time_range::SMALL, time_range::EXT4, time_range::XFS, time_range::FAT, time_range::UNSIGNED];
 
 const KINDS: [Kind; 8] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block, Kind::Unknown];
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, Remedy, Result};
-use haul_core::store::{Caps, Landed, Receipt, Space, Volume, WriteStyle};
+use haul_core::store::{Caps, Landed, Receipt, Space, Volume, WriteStyle, time_range};
 use haul_core::varint;
 
-use super::codes::{error_from, kind_from, proof_from};
+use super::codes::{TIME_RANGES, error_from, kind_from, proof_from};
 use super::protocol_error;
 
 /// Workers that may write one remote file at a time: each uses what the others leave of the network.
@@ -208,6 +208,7 @@ impl<'a> Parser<'a> {
         let (dirs, links, specials, hard_links) = (flag(), flag(), flag(), flag());
         let (atomic_commit, attach, direct_create, file_names) = (flag(), flag(), flag(), flag());
         let (folds_case, read_ranges) = (flag(), flag());
+        let mtime_range = TIME_RANGES.get((flags >> 10 & 7) as usize).copied().unwrap_or(time_range::ANY);
         let (sets, lists, mtime_resolution) = (self.mask()?, self.mask()?, self.duration()?);
         let name_max = usize::try_from(self.number()?).unwrap_or(255);
         let groups = if self.flag()? { Some((0..self.count()?).map(|_| self.small()).collect::<Result<_>>()?) } else { None };
@@ -225,6 +226,7 @@ impl<'a> Parser<'a> {
             groups,
             lists,
             mtime_resolution,
+            mtime_range,
             atomic_commit,
             attach,
             direct_create,

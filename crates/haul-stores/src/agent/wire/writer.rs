@@ -9,7 +9,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Caps, Landed, Receipt, Space, Volume};
 use haul_core::varint;
 
-use super::codes::{error_to, kind_to, proof_to};
+use super::codes::{TIME_RANGES, error_to, kind_to, proof_to};
 
 /// Values one behind the other.
 #[derive(Debug, Default)]
@@ -227,7 +227,8 @@ impl Writer {
             caps.folds_case,
             caps.read_ranges,
         ];
-        self.number(flags.iter().enumerate().map(|(i, flag)| u64::from(*flag) << i).sum());
+        let range = TIME_RANGES.iter().position(|range| *range == caps.mtime_range).unwrap_or(0) as u64;
+        self.number(flags.iter().enumerate().map(|(i, flag)| u64::from(*flag) << i).sum::<u64>() | range << flags.len());
         self.mask(caps.sets).mask(caps.lists).duration(caps.mtime_resolution).number(caps.name_max as u64);
         self.flag(caps.groups.is_some());
         if let Some(groups) = &caps.groups {

@@ -1,0 +1,156 @@
+//! Whether a directory of the destination is one of the source by another route: another address of this machine, a second mount, a
+//! gateway.
+//!
+//! Between directories of one device inodes tell. Elsewhere a name made for this run at the destination is looked for at the source.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+
+use crate::bundle::{Bundle, Outcome};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::journal;
+use crate::lock::lock;
+use crate::store::{MetaSpec, Store, Token};
+
+use super::context::Context;
+use super::sources::Copies;
+use super::tries::{retry, retry_gone};
+
+/// What a probe was made for.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Scope {
+    /// One device of a root: a probe in any of its directories speaks for all.
+    Device(usize, u64),
+    /// One directory, by its path, where the source has no devices.
+    Dir(usize, Vec<u8>),
+}
+
+#[derive(Debug, Default)]
+pub struct AliasProbe {
+    known: Mutex<HashMap<Scope, bool>>,
+}
+
+impl AliasProbe {
+    /// Whether the directory `dir` of the destination is the one of the same path below this root.
+    /// `device` is that of the entries that are to go, 0 where it is not known.
+    pub fn is_source(&self, cx: &Context, root: usize, dir: &Dir, device: u64, copies: Copies) -> Result<bool> {
+        let store = &*cx.job.roots[root].store;
+        let on = |store: &dyn Store| store.identity().map(|(device, _)| device);
+        let is_one = |source: u64| on(cx.target()) == Some(source) && (device == 0 || device == source);
+        if cx.ends.same_system && on(store).is_some_and(is_one) {
+            return Ok(false);
+        }
+        // What was written over the source itself has another inode or time by now.
+        let scope = match (device, copies) {
+            (0, Copies::Found) => Scope::Dir(root, dir.path()),
+            _ => Scope::Device(root, device),
+        };
+        self.once(scope, || probe(cx, dir, store, dir))
+    }
+
+    /// Whether a directory of the source is the destination's root. It is asked where the end of the destination's path is the
+    /// directory's.
+    pub fn is_target(&self, cx: &Context, root: usize, entry: &Entry) -> Result<bool> {
+        let path = entry.name.path();
+        if !cx.writes() || !ends_with(&cx.target().place().root, &path) {
+            return Ok(false);
+        }
+        let dir = entry.name.dir.child(&entry.name.leaf);
+        self.once(Scope::Dir(root, [&b"/"[..], &path].concat()), || probe(cx, &Dir::root(), &*cx.job.roots[root].store, &dir))
+    }
+
+    /// Whether a directory of the destination is a root of the source, or one that was named. It is asked where the end of the
+    /// source's path is the directory's.
+    pub fn is_root(&self, cx: &Context, target: &Entry) -> Result<bool> {
+        let path = target.name.path();
+        let dir = target.name.dir.child(&target.name.leaf);
+        for (root, at) in cx.job.roots.iter().enumerate() {
+            let parts = match &at.pick {
+                crate::job::Pick::Names(names) => names.iter().map(|leaf| Dir::root().child(leaf)).collect(),
+                _ => vec![Dir::root()],
+            };
+            for part in parts {
+                let full = [&at.store.place().root[..], b"/", &part.path()].concat();
+                let scope = || Scope::Dir(root, [&path[..], b"//", &part.path()].concat());
+                if cx.writes() && ends_with(&full, &path) && self.once(scope(), || probe(cx, &dir, &*at.store, &part))? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn once(&self, scope: Scope, probe: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        let mut known = lock(&self.known);
+        if let Some(same) = known.get(&scope) {
+            return Ok(*same);
+        }
+        let same = probe()?;
+        known.insert(scope, same);
+        Ok(same)
+    }
+}
+
+/// Whether the parts of `end` are the last parts of `path`.
+fn ends_with(path: &[u8], end: &[u8]) -> bool {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.strip_suffix(end).is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
+}
+
+/// The probe's content: what an answer for any name is not likely to have in size.
+const CONTENT: &[u8] = b"made by haul to find out whether two directories are one; it may be removed\n";
+
+fn probe(cx: &Context, at: &Dir, store: &dyn Store, from: &Dir) -> Result<bool> {
+    let number = || RandomState::new().hash_one(std::process::id());
+    // The form of a staging name: no listing shows it.
+    let leaf = format!(".haul-{:016x}{:016x}", number(), number()).into_bytes();
+    let name = Name::new(at, &leaf);
+    let mut entry = Entry::bare(name.clone(), Kind::File);
+    (entry.size, entry.mode, entry.have) = (CONTENT.len() as u64, 0o600, MetaMask::BASIC);
+    let staged = journal::staged(&Token(leaf[..].into()));
+    let intent = cx.target().staging(&entry).and_then(|_| cx.journal.intent(&at.path(), &mut std::iter::once(&staged[..])).ok());
+    let failed = |e: Error| {
+        let reason = format!("whether the destination is the source itself could not be found out: {}", e.reason());
+        Error::new(e.kind(), "probe").on(&name).because(reason)
+    };
+    // The directory may have its final time, or be the source's.
+    let above = Name::of(at);
+    let before = if cx.target().caps().dirs { cx.target().stat(&above, MetaMask::MTIME).ok() } else { None };
+    retry(|| {
+        let mut bundle = Bundle { data: CONTENT.to_vec(), direct: true, ..Bundle::default() };
+        bundle.push(entry.clone());
+        (bundle.items[0].at, bundle.items[0].outcome) = (0..CONTENT.len(), Outcome::Read);
+        cx.target().put_bundle(&mut bundle);
+        match bundle.items.pop().map(|item| item.outcome) {
+            Some(Outcome::Failed(e)) => Err(e),
+            _ => Ok(()),
+        }
+    })
+    .map_err(failed)?;
+    let found = retry(|| match store.stat(&Name::new(from, &leaf), MetaMask::NONE) {
+        Ok(found) => Ok(found.kind == Kind::File && found.size == CONTENT.len() as u64),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished) => Ok(false),
+        Err(e) => Err(e),
+    });
+    retry_gone(|| cx.target().remove(&[Entry::bare(name.clone(), Kind::File)]).pop().unwrap_or(Ok(()))).map_err(failed)?;
+    if let Some(before) = &before {
+        cx.target().set_meta(&[MetaSpec { name: &above, entry: before, keep: MetaMask::MTIME }]);
+    }
+    if let Some(intent) = intent {
+        cx.journal.placed(intent);
+    }
+    found.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_ends_with_whole_parts() {
+        assert!(ends_with(b"/a/b/c", b"b/c") && ends_with(b"/a/b/c/", b"c") && ends_with(b"b/c", b"b/c"));
+        assert!(!ends_with(b"/a/bb/c", b"b/c") && !ends_with(b"/a", b"b/a"));
+    }
+}
