@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::objects::Running;
+use crate::objects::{Endpoint, Running};
 use crate::port::free_port;
 
 /// The server, stopped when this is dropped.
@@ -87,6 +87,15 @@ impl WebServer {
         })
     }
 
+    /// `python3 -m http.server`.
+    pub fn python(root: &Path) -> io::Result<WebServer> {
+        Self::start("python", |_, port| {
+            let mut command = Command::new("python3");
+            command.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string(), "--directory"]).arg(root);
+            Ok(command)
+        })
+    }
+
     fn start(name: &str, command: impl Fn(&Path, u16) -> io::Result<Command>) -> io::Result<WebServer> {
         let place = tempfile::Builder::new().prefix(&format!("haul-{name}-")).tempdir()?;
         let port = free_port()?;
@@ -98,6 +107,11 @@ impl WebServer {
     /// `http://127.0.0.1:PORT/` and a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    /// What stands behind a scripted server.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint::at("http", self.port)
     }
 
     /// The log of nginx or Apache: a line for each request that was answered, as `METHOD path HTTP/1.1" status bytes`.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use haul_test::content::bytes;
 use haul_test::objects::certificate::Certificate;
+use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 use haul_test::objects::{Minio, Server as _};
 use haul_test::port::free_port;
 use haul_test::program::{Program, until};
@@ -89,7 +90,8 @@ fn a_file_comes_in_parts_with_its_time() {
 
 #[test]
 fn directories_come_by_their_index_pages() {
-    for server in [World::new("gzip on; gzip_types *; gzip_min_length 0;"), World::of(WebServer::rclone)] {
+    let nginx = World::new("gzip on; gzip_types *; gzip_min_length 0;");
+    for server in [nginx, World::of(WebServer::rclone), World::of(WebServer::apache), World::of(WebServer::python)] {
         server.ends(0, "cp @/d/ one");
         assert_eq!(server.list("one"), TREE);
         assert_eq!((server.read("one/a.txt"), server.read("one/b c&d é.txt")), (b"hello\n".to_vec(), b"x".to_vec()));
@@ -292,6 +294,68 @@ fn wrong_lengths_are_errors() {
             assert!(!ran.says(part).status.success() && !w.has("got"), "{part}");
         }
     }
+}
+
+/// A mirror loses nothing for a page that is no index, or was cut.
+#[test]
+fn only_a_whole_index_page_deletes() {
+    let w = World::new("");
+    w.write("mirror/keep", "x");
+    let login = "<html><title>Log in</title><form><input type=password></form><a href=\"forgot\">Forgot?</a></html>";
+    for (kind, page) in [("text/html", login), ("text/html", ""), ("text/html", "{}"), ("application/json", "[]")] {
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+        let text = w.ends(23, &format!("sync --delete --force http://127.0.0.1:{}/d/ mirror", hostile(answer.leak().as_bytes())));
+        assert!(text.contains("no index") || text.contains("no list"), "{text}");
+        assert_eq!(w.list("mirror"), ["keep"], "{page}");
+    }
+    const INDEX: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html><title>Index of /d/</title><a href=\"sub/\">s</a>";
+    let text = w.ends(23, &format!("sync --delete --force http://127.0.0.1:{}/d/ mirror", hostile(INDEX.as_bytes())));
+    assert!(text.contains("closing tag") && w.list("mirror") == ["keep"], "{text}");
+    let whole = format!("{INDEX}</html>").leak().as_bytes();
+    assert_eq!(w.ends(0, &format!("ls http://127.0.0.1:{}/d/", hostile(whole))), "sub/\n");
+}
+
+#[test]
+fn answers_that_contradict_each_other_are_errors() {
+    let w = World::new("");
+    let scripted = Scripted::alone().expect("a port");
+    let etag = |answer: Answer| answer.with("ETag", "\"v\"").with("Accept-Ranges", "bytes");
+    let size = |bytes: u64| etag(Answer::new(200, "")).with("Content-Length", &bytes.to_string());
+    let part = |range: &str, body: &str| etag(Answer::new(206, body)).with("Content-Range", range);
+    // A body without a length that is longer than HEAD said.
+    let longer = etag(Answer::new(200, "3\r\n012\r\n3\r\n345\r\n0\r\n\r\n")).with("Transfer-Encoding", "chunked");
+    for (head, get) in [
+        (size(4), longer),
+        (size(9 << 20), part("bytes 0-1048575/9437184", "0123456789")),
+        (size(9 << 20), part("bytes 0-9/9437184", "0123456789")),
+    ] {
+        scripted.clear();
+        scripted.rule(When::method("HEAD"), .., Action::Answer(head));
+        scripted.rule(When::method("GET"), .., Action::Answer(get));
+        for flags in ["", "--verify"] {
+            let ran = w.haul(&format!("cp {flags} --retries 1 -j 1 --chunk-size 1M http://{}/f got", scripted.address())).run();
+            assert!(ran.code_of(&[23]).err.contains("f: read") && !w.has("got"));
+        }
+    }
+}
+
+/// Ranges of two versions could not be told apart.
+#[test]
+fn a_server_that_does_not_tell_versions_is_read_by_one_request() {
+    let w = World::new(UNDATED);
+    for words in ["cp -j 8 --chunk-size 1M @/big copy", "cp -j 8 --chunk-size 1M @/ all"] {
+        let before = w.server.requests().len();
+        w.ends(0, words);
+        let requests = w.server.requests()[before..].iter().filter(|line| line.starts_with("GET /big ")).count();
+        assert_eq!(requests, 1, "{words}");
+    }
+    assert!(w.read("copy") == w.read("www/big") && w.read("all/big") == w.read("www/big"));
+    // Without a whole answer it is not put together of two.
+    let scripted = Scripted::before(&w.server.endpoint()).expect("a port");
+    scripted.rule(When::method("GET").path("/big"), 1..=1, Action::Cut(3 << 20));
+    w.ends(0, &format!("cp -j 8 --chunk-size 1M http://{}/big again", scripted.address()));
+    assert!(w.read("again") == w.read("www/big"));
+    assert!(scripted.requests().iter().all(|request| request.header("range").is_none_or(|range| range == "bytes=0-0")));
 }
 
 /// What is below `/stream/` comes in chunks, without a length.

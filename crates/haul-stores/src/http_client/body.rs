@@ -59,9 +59,12 @@ impl<'a> Body<'a> {
         if let Some(mut reader) = self.reader.take() {
             match self.after.take() {
                 Some(after) => after(reader),
-                // The connection can serve again once the end of the body was seen; more than that is no concern here.
+                // The connection can serve again once the end of the body was seen. An error there takes nothing from what has come.
                 None => {
-                    drop(reader.read(&mut [0; 1]));
+                    if reader.read(&mut [0; 1]).is_ok_and(|more| more > 0) {
+                        let e = Error::new(ErrorKind::Changed, "read");
+                        return Err(e.because(format!("{} sends more bytes than it announced", self.server)));
+                    }
                     if let Some((paced, _)) = &mut self.paced {
                         paced.ended();
                     }

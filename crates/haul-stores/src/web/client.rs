@@ -1,6 +1,7 @@
 //! Requests to web servers: redirects followed, tried again where that is of use.
 
 use std::io::Read;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -9,7 +10,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::retry::{ASKED_MOST, Tries};
 use http::header::{
     ACCEPT_RANGES, AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
+    LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
@@ -85,7 +86,7 @@ pub struct Facts {
     last_modified: Option<HeaderValue>,
     /// As it was written, weak ones too.
     pub etag: Option<String>,
-    /// The server sends ranges of it.
+    /// The server sends ranges of it, and says of which version they are: else ranges of two versions could not be told apart.
     pub ranges: bool,
     /// A file name that the server suggests.
     pub name: Option<String>,
@@ -125,20 +126,34 @@ impl Answer {
         self.header(CONTENT_TYPE).is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))
     }
 
-    /// `Content-Range`: where the part begins, and the size of the whole.
-    pub fn part(&self) -> Option<(u64, Option<u64>)> {
+    /// `Content-Range`: the part, and the size of the whole.
+    fn content_range(&self) -> Option<(Range<u64>, Option<u64>)> {
         let (range, size) = self.header(CONTENT_RANGE)?.trim().strip_prefix("bytes ")?.split_once('/')?;
-        Some((range.split('-').next()?.parse().ok()?, size.parse().ok()))
+        let (first, last) = range.split_once('-')?;
+        Some((first.trim().parse().ok()?..last.trim().parse::<u64>().ok()?.checked_add(1)?, size.trim().parse().ok()))
+    }
+
+    fn content_length(&self) -> Option<u64> {
+        self.header(CONTENT_LENGTH)?.trim().parse().ok()
+    }
+
+    /// The range that the body has, by both headers that tell of it; `None` where they contradict each other.
+    pub fn part(&self) -> Option<Range<u64>> {
+        let (part, _) = self.content_range()?;
+        let length = part.end.checked_sub(part.start)?;
+        self.content_length().is_none_or(|said| said == length).then_some(part)
+    }
+
+    /// Whether the body ends where the server says, so that one that was cut shows. Else it ends with the connection.
+    pub fn is_framed(&self) -> bool {
+        self.content_length().is_some() || self.headers.contains_key(TRANSFER_ENCODING)
     }
 
     pub fn facts(&self) -> Facts {
-        let part = self.part().filter(|_| self.status == StatusCode::PARTIAL_CONTENT);
-        let size = match part {
-            Some((_, size)) => size,
-            None => self.header(CONTENT_LENGTH).and_then(|size| size.trim().parse().ok()),
-        };
+        let part = self.content_range().filter(|_| self.status == StatusCode::PARTIAL_CONTENT);
         let ranges = part.is_some() || self.header(ACCEPT_RANGES).is_some_and(|units| units.to_ascii_lowercase().contains("bytes"));
-        Facts {
+        let size = part.map_or_else(|| self.content_length(), |(_, size)| size);
+        let facts = Facts {
             url: self.url.clone(),
             size,
             modified: self.header(LAST_MODIFIED).and_then(time::http),
@@ -146,7 +161,8 @@ impl Answer {
             etag: self.header(ETAG).map(str::to_string),
             ranges,
             name: self.headers.get(CONTENT_DISPOSITION).and_then(|value| disposition::file_name(value.as_bytes())),
-        }
+        };
+        Facts { ranges: ranges && facts.guard().is_some(), ..facts }
     }
 
     /// The whole body, of `most` bytes at the most.

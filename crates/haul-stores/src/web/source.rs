@@ -50,8 +50,13 @@ impl WebFile {
         Error::new(ErrorKind::Changed, "read").on(&self.entry.name).because("it has changed meanwhile")
     }
 
-    /// The answer that has the bytes from `at.start` on as its next.
-    fn answer(&self, at: &Range<u64>) -> Result<(ureq::BodyReader<'static>, u32)> {
+    /// The answer that has the bytes from `at.start` on as its next, and where it ends: behind them, or with the file.
+    fn answer(&self, at: &Range<u64>) -> Result<(ureq::BodyReader<'static>, u64, u32)> {
+        if at.start > 0 && self.facts.guard().is_none() {
+            // What came before may be of another version: the engine reads the file again from its start.
+            let e = Error::new(ErrorKind::Changed, "read");
+            return Err(e.because("the connection broke, and the server does not tell versions apart (no ETag, no Last-Modified)"));
+        }
         let whole = at.start == 0 && at.end == self.entry.size;
         let mut request = WebRequest::get(&self.url, self.user.as_deref()).with(self.facts.guard());
         if !whole && self.facts.ranges {
@@ -64,21 +69,17 @@ impl WebFile {
             return Err(self.changed());
         }
         let tries = answer.tries;
-        let begins = match answer.status {
-            StatusCode::PARTIAL_CONTENT => answer.part().map(|(begins, _)| begins),
-            _ => Some(0),
-        };
-        match begins {
-            Some(begins) if begins == at.start => Ok((answer.body.into_reader(), tries)),
-            // The server sends all there is: what is in front is read and dropped.
-            Some(0) => {
-                let mut reader = answer.body.into_reader();
-                let dropped = io::copy(&mut (&mut reader).take(at.start), &mut io::sink());
-                let dropped = dropped.map_err(|e| read_error("read", &e, "the server").tried(tries))?;
-                if dropped < at.start { Err(cut_short(at.start - dropped).tried(tries)) } else { Ok((reader, tries)) }
+        if answer.status == StatusCode::PARTIAL_CONTENT {
+            if answer.part().as_ref() != Some(at) {
+                return Err(Error::new(ErrorKind::Unsupported, "read").because("the server sent a different range than requested"));
             }
-            _ => Err(Error::new(ErrorKind::Unsupported, "read").because("the server sent a different range than requested")),
+            return Ok((answer.body.into_reader(), at.end, tries));
         }
+        // The server sends all there is: what is in front is read and dropped.
+        let mut reader = answer.body.into_reader();
+        let dropped = io::copy(&mut (&mut reader).take(at.start), &mut io::sink());
+        let dropped = dropped.map_err(|e| read_error("read", &e, "the server").tried(tries))?;
+        if dropped < at.start { Err(cut_short(at.start - dropped).tried(tries)) } else { Ok((reader, self.entry.size, tries)) }
     }
 }
 
@@ -101,8 +102,7 @@ impl Source for WebFile {
             None => {
                 let announced = lock(&self.announced).remove(&at.start).unwrap_or(at.end);
                 let end = if self.facts.ranges { announced.clamp(at.end, self.entry.size) } else { self.entry.size };
-                let (reader, tries) = self.answer(&(at.start..end)).map_err(|e| e.on(&self.entry.name))?;
-                (reader, end, tries)
+                self.answer(&(at.start..end)).map_err(|e| e.on(&self.entry.name))?
             }
         };
         let mut body = Body::new(reader, at.end - at.start, self.entry.name.clone(), "the server", tries);
@@ -112,7 +112,11 @@ impl Source for WebFile {
         }
         if self.facts.ranges {
             let next = at.end;
-            body = body.paced(&self.client.pace, Box::new(move |left| self.answer(&(next - left..end)).map(|(reader, _)| reader)));
+            let again = move |left| match self.answer(&(next - left..end))? {
+                (reader, to, _) if to == end => Ok(reader),
+                _ => Err(Error::new(ErrorKind::Unsupported, "read")),
+            };
+            body = body.paced(&self.client.pace, Box::new(again));
         }
         Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
     }
@@ -121,6 +125,10 @@ impl Source for WebFile {
         let answer = self.client.send(&WebRequest::get(&self.url, self.user.as_deref())).map_err(|e| e.on(&self.entry.name))?;
         let digest = self.expected.map(|value| (value, Algorithm::Sha256.begin()));
         Ok(Box::new(Streamed { file: self, reader: answer.body.into_reader(), digest }))
+    }
+
+    fn in_order(&self) -> bool {
+        !self.facts.ranges
     }
 
     fn goes_on(&self, at: Range<u64>) {

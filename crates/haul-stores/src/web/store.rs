@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Caps, Flow, Found, Place, Source, Store};
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -184,9 +184,18 @@ impl Store for Web {
             let e = Error::new(ErrorKind::Unsupported, "list").because("the server offers no list of this directory");
             return Err(named(e).hint("name the files, one by one or with --files-from"));
         }
-        let base = answer.url.clone();
+        let (base, is_framed) = (answer.url.clone(), answer.is_framed());
         let page = answer.text(page::MOST_BYTES, "list").map_err(named)?;
-        for (leaf, is_dir) in page::names(&base, &String::from_utf8_lossy(&page)) {
+        let page = String::from_utf8_lossy(&page);
+        if !page::is_index(&base, &page) {
+            let e = Error::new(ErrorKind::Unsupported, "list").because("the page is no index of a directory: a login page, an error page?");
+            return Err(named(e).hint("open the address in a browser; name the files, one by one or with --files-from"));
+        }
+        if !is_framed && !page::is_closed(&page) {
+            let e = Error::new(ErrorKind::Io, "list").remedy_is(Remedy::Again);
+            return Err(named(e.because("the index page ended with the connection, before its closing tag")));
+        }
+        for (leaf, is_dir) in page::names(&base, &page) {
             let name = Name::new(dir, &leaf);
             let entry = if is_dir { directory(name) } else { Entry::bare(name, Kind::File) };
             if each(Ok(entry)) == Flow::Stop {

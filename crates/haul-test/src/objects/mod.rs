@@ -56,7 +56,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    fn at(scheme: &str, port: u16) -> Endpoint {
+    pub(crate) fn at(scheme: &str, port: u16) -> Endpoint {
         Endpoint { url: format!("{scheme}://127.0.0.1:{port}"), access: ACCESS.into(), secret: SECRET.into(), region: REGION.into() }
     }
 

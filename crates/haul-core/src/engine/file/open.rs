@@ -79,7 +79,7 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
 /// Whether only one worker can move chunks, from the first to the last.
 fn is_in_order(cx: &Context, ends: &Ends) -> bool {
     let is_written = cx.target().caps().write == WriteStyle::InOrder && !ends.sink.takes_ranges();
-    is_written || ends.sink.in_order() || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
+    is_written || ends.sink.in_order() || ends.source.in_order() || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
 }
 
 /// Lets other workers join, once the destination takes ranges.
