@@ -65,7 +65,7 @@ pub fn is_index(base: &Uri, page: &str) -> bool {
 /// Whether a page was closed by the server that made it.
 pub fn is_closed(page: &str) -> bool {
     let end = page.trim_ascii_end().to_ascii_lowercase();
-    end.ends_with("</html>") || (end.ends_with("</pre>") && is_links_alone(&end))
+    end.ends_with("</html>") || (end.ends_with("</pre>") && !end.contains("<html") && is_links_alone(&end))
 }
 
 /// The texts of the elements of a kind, without tags in them. `page` is in small letters.
