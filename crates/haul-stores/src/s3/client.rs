@@ -236,7 +236,12 @@ impl Client {
         let bad = |reason: String| Error::new(ErrorKind::BadName, call.op).because(reason);
         let regional = match self.named {
             true => None,
-            false => Some(Endpoint::of_region(route.signer.region()).map_err(bad)?),
+            false => {
+                // A bucket is made and removed in its region. What has dots in its name has no certificate at the accelerated hosts.
+                let within = !(call.bucket.is_empty() || (call.key.is_empty() && call.query.is_empty() && call.method != Method::HEAD));
+                let within = within && route.style == Style::Virtual && !call.bucket.contains('.');
+                Some(Endpoint::of_region(route.signer.region()).map_err(bad)?.of_variant(self.account.variant(), within))
+            }
         };
         let query: Vec<(&str, &str)> = call.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let bucket = Some(call.bucket).filter(|bucket| !bucket.is_empty());

@@ -12,8 +12,9 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
 use reqsign_core::{CommandExecute, CommandOutput, Context, Error, FileRead, HttpSend};
+use ureq::SendBody;
 
 use super::profile::contents;
 use crate::http_client::agent::{AgentConfig, Agents};
@@ -118,11 +119,13 @@ impl CredentialIo {
         parts.uri = self.redirected(&parts.uri);
         let agent = self.0.agents.get(&parts.uri, |common| self.adapt(&parts.uri, common, service)).map_err(|error| error.to_string())?;
         let host = parts.uri.host().unwrap_or("").to_string();
-        let answer = if body.is_empty() {
+        let answer = if body.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
             parts.headers.remove(http::header::CONTENT_LENGTH);
             agent.run(Request::from_parts(parts, ()))
         } else {
-            agent.run(Request::from_parts(parts, &body[..]))
+            // Without it an empty body is sent in chunks, which instance servers refuse.
+            parts.headers.insert(http::header::CONTENT_LENGTH, body.len().into());
+            agent.run(Request::from_parts(parts, SendBody::from_reader(&mut &body[..])))
         };
         let (parts, mut body) = answer.map_err(|error| format!("{host}: {error}"))?.into_parts();
         let mut bytes = Vec::new();

@@ -25,7 +25,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use http::Uri;
 
 use self::profile::Profiles;
-use super::address::Endpoint;
+use super::address::{Endpoint, Variant};
 pub use super::sign::Credential;
 pub use crate::http_client::Environment;
 use crate::http_client::TlsFlags;
@@ -84,6 +84,7 @@ pub struct Account {
     profile: Profile,
     endpoint: Option<Endpoint>,
     region: Option<String>,
+    variant: Variant,
     addressing: Addressing,
     bundle: Option<PathBuf>,
     held: Mutex<Held>,
@@ -132,6 +133,15 @@ impl Account {
         }
         let endpoint = endpoint(asked, &profiles, &profile.name)?;
         let region = region(asked, &profiles, &profile.name)?;
+        let variant = variant(asked, &profiles, &profile.name);
+        if let Some(word) = variant.word().filter(|_| endpoint.is_some()) {
+            let e =
+                usage("open account", format!("the settings ask for {word} endpoints, which only Amazon has, and name another endpoint"));
+            return Err(e.hint("leave out one of the two: see AWS_USE_FIPS_ENDPOINT, AWS_USE_DUALSTACK_ENDPOINT and the profile"));
+        }
+        if variant.fips && variant.accelerate {
+            return Err(usage("open account", "the settings ask for FIPS and for accelerate endpoints, and there is none that is both"));
+        }
         let addressing = match profiles.nested(&profile.name, "s3", "addressing_style") {
             Some("path") => Addressing::Path,
             Some("virtual") => Addressing::Virtual,
@@ -139,7 +149,7 @@ impl Account {
         };
         let bundle = bundle(asked, &profiles, &profile.name);
         let (held, seeking, code_used) = Default::default();
-        Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking, code_used })
+        Ok(Account { asked: asked.clone(), profile, endpoint, region, variant, addressing, bundle, held, seeking, code_used })
     }
 
     /// The account in a word that stays when credentials are renewed: the profile, or the access key if set and permanent.
@@ -166,6 +176,11 @@ impl Account {
     /// The region that was named; without one, `DEFAULT_REGION` until the service says another.
     pub fn region(&self) -> Option<&str> {
         self.region.as_deref()
+    }
+
+    /// Which of Amazon's endpoints are asked for.
+    pub fn variant(&self) -> Variant {
+        self.variant
     }
 
     pub fn addressing(&self) -> Addressing {
@@ -350,7 +365,7 @@ fn endpoint(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Resul
         url.filter(|_| !ignored).map(|url| (url.to_string(), format!("profile {profile}")))
     };
     let Some((url, said_by)) = flag.or_else(variable).or_else(written) else {
-        return Ok(None);
+        return if ignored { Ok(None) } else { profiles.check_services(profile).map(|()| None) };
     };
     let wrong =
         || usage("open account", format!("{url:?} ({said_by}) is no endpoint: it must be http://HOST[:PORT] or https://HOST[:PORT]"));
@@ -377,6 +392,21 @@ fn region(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Result<
         return Err(usage("open account", format!("{region:?} is no name of a region")));
     }
     Ok(Some(region))
+}
+
+/// Variable, profile. `--profile` in an address does not shield from the variables: FIPS may be an order.
+fn variant(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Variant {
+    let is = |text: &str| text.eq_ignore_ascii_case("true");
+    let set = |variable: &'static str, key: &str| match asked.environment.get(variable) {
+        Some(value) => is(&value),
+        None => profiles.get(profile, key).is_some_and(is),
+    };
+    let s3 = |key: &str| profiles.nested(profile, "s3", key).is_some_and(is);
+    Variant {
+        fips: set("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint"),
+        dual_stack: set("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint") || s3("use_dualstack_endpoint"),
+        accelerate: s3("use_accelerate_endpoint"),
+    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,19 @@ impl Profiles {
         self.config.sections.get(&format!("sso-session {name}"))
     }
 
+    /// # Errors
+    /// The profile names a section for its endpoints that is not there: its keys would go to Amazon.
+    pub(super) fn check_services(&self, profile: &str) -> Result<()> {
+        match self.get(profile, "services") {
+            Some(name) if !self.config.sections.contains_key(&format!("services {name}")) => {
+                let words =
+                    format!("profile {profile} says services = {name}, and {} has no [services {name}]", self.config.path.display());
+                Err(Error::new(ErrorKind::Usage, "open account").because(words))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The endpoint of one service in the profile's `services` section.
     pub(super) fn service_endpoint(&self, profile: &str, service: &str) -> Option<&str> {
         let services = self.get(profile, "services")?;

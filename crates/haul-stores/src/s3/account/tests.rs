@@ -41,6 +41,26 @@ fn the_environment_comes_before_the_files_and_a_flag_before_both() {
 }
 
 #[test]
+fn an_endpoint_that_is_not_as_the_settings_want_it_is_refused() {
+    let of = |config: &str, variables: &[(&str, &str)]| {
+        let home = home(config, "");
+        Account::open(&asked(&home, variables)).map(|account| account.variant()).map_err(|e| e.to_string())
+    };
+    let error = of("[default]\nservices = store\n", &[]).unwrap_err();
+    assert!(error.contains("services = store") && error.contains("[services store]"), "{error}");
+    assert!(of("[default]\nservices = store\n[services store]\ns3 =\n  endpoint_url = http://h\n", &[]).is_ok());
+    assert_eq!(of("[default]\nuse_fips_endpoint = true\n", &[("AWS_USE_FIPS_ENDPOINT", "false")]).unwrap(), Variant::default());
+    let all =
+        of("[default]\nuse_dualstack_endpoint = true\ns3 =\n  use_accelerate_endpoint = true\n", &[("AWS_USE_FIPS_ENDPOINT", "true")]);
+    assert_eq!(
+        all.unwrap_err(),
+        of("[default]\ns3 =\n  use_accelerate_endpoint = true\n", &[("AWS_USE_FIPS_ENDPOINT", "true")]).unwrap_err()
+    );
+    let error = of("", &[("AWS_USE_FIPS_ENDPOINT", "true"), ("AWS_ENDPOINT_URL", "http://h")]).unwrap_err();
+    assert!(error.contains("FIPS") && error.contains("another endpoint"), "{error}");
+}
+
+#[test]
 fn a_profile_alone_is_not_moved_by_variables() {
     let home = home(CONFIG, CREDENTIALS);
     let variables = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "s"), ("AWS_REGION", "us-x"), ("S3_ENDPOINT_URL", "http://h")];

@@ -21,6 +21,24 @@ impl Style {
     }
 }
 
+/// Which of Amazon's endpoints for S3 in a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Validated cryptography.
+    pub fips: bool,
+    /// IPv6 too.
+    pub dual_stack: bool,
+    /// By Amazon's own network from near the client.
+    pub accelerate: bool,
+}
+
+impl Variant {
+    pub fn word(self) -> Option<&'static str> {
+        let words = [(self.fips, "FIPS"), (self.dual_stack, "dual-stack"), (self.accelerate, "accelerate")];
+        words.into_iter().find_map(|(is, word)| is.then_some(word))
+    }
+}
+
 /// Where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
@@ -87,6 +105,18 @@ impl Endpoint {
         ];
         let domain = ELSEWHERE.iter().find(|(before, _)| region.starts_with(before)).map_or("amazonaws.com", |(_, domain)| domain);
         Ok(Endpoint { tls: true, host: format!("s3.{region}.{domain}"), port: None, prefix: String::new() })
+    }
+
+    /// The same in another variant, for one of [`Endpoint::of_region`]. Accelerated are only requests for what is in a bucket.
+    #[must_use]
+    pub fn of_variant(self, variant: Variant, within_bucket: bool) -> Endpoint {
+        let (name, stack) = (if variant.fips { "s3-fips." } else { "s3." }, if variant.dual_stack { "dualstack." } else { "" });
+        let host = match self.host.strip_prefix("s3.") {
+            Some(_) if variant.accelerate && within_bucket => format!("s3-accelerate.{stack}amazonaws.com"),
+            Some(rest) => format!("{name}{stack}{rest}"),
+            None => self.host,
+        };
+        Endpoint { host, ..self }
     }
 
     pub fn scheme(&self) -> &'static str {

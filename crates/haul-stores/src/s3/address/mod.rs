@@ -10,7 +10,7 @@ mod tests;
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-pub use endpoint::{Endpoint, Style};
+pub use endpoint::{Endpoint, Style, Variant};
 pub use names::{is_beside, name_beside, name_of_part, part_of_name, path_beside, path_of_key};
 pub use pattern::Pattern;
 

@@ -46,6 +46,14 @@ fn regions_have_their_hosts() {
     ] {
         assert_eq!(Endpoint::of_region(region).unwrap().host, host);
     }
+    let of = |region: &str, fips, dual_stack, accelerate, within| {
+        Endpoint::of_region(region).unwrap().of_variant(Variant { fips, dual_stack, accelerate }, within).host
+    };
+    assert_eq!(of("us-gov-west-1", true, false, false, true), "s3-fips.us-gov-west-1.amazonaws.com");
+    assert_eq!(of("us-east-1", true, true, false, true), "s3-fips.dualstack.us-east-1.amazonaws.com");
+    assert_eq!(of("eu-west-1", false, true, false, false), "s3.dualstack.eu-west-1.amazonaws.com");
+    assert_eq!(of("eu-west-1", false, true, true, true), "s3-accelerate.dualstack.amazonaws.com");
+    assert_eq!(of("eu-west-1", false, false, true, false), "s3.eu-west-1.amazonaws.com");
     assert!(!endpoint("https://evilamazonaws.com").is_aws());
     for wrong in ["eu/central", "x@y", "EU-WEST-1", "a.b", &"a".repeat(40)] {
         assert!(Endpoint::of_region(wrong).is_err(), "{wrong}");

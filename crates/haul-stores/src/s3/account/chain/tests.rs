@@ -117,7 +117,10 @@ fn an_instance_s_server_is_asked_in_its_second_version() {
     assert_eq!(account.credential().unwrap().unwrap().access_key(), "INSTANCE");
     assert!(account.whose().contains("good for "), "{}", account.whose());
     let asked = server.asked();
-    assert!(asked[0].to_lowercase().contains("x-aws-ec2-metadata-token-ttl-seconds: 21600"));
+    let first = asked[0].to_lowercase();
+    assert!(first.contains("x-aws-ec2-metadata-token-ttl-seconds: 21600"));
+    // The server takes no body in chunks, not even an empty one.
+    assert!(first.contains("content-length: 0") && !first.contains("transfer-encoding"), "{first}");
     assert!(asked[1..].iter().all(|text| text.contains("x-aws-ec2-metadata-token: session-1")), "{asked:?}");
 }
 
