@@ -18,6 +18,11 @@ const ANSWER_MOST: u64 = 32 << 20;
 /// How long a service may say nothing while it puts parts together or copies: it does that at the speed of its disks.
 const SLOW: Duration = Duration::from_secs(600);
 
+fn foreign(op: &'static str, words: String) -> Error {
+    let e = Error::new(ErrorKind::Other, op).because(words);
+    e.hint("a proxy or a web server may stand in between, or the address may be wrong: check --endpoint-url")
+}
+
 /// A request without its body.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -113,13 +118,27 @@ impl Answer {
     }
 
     /// # Errors
+    /// It is a page of a web server or a proxy, which says nothing of what was asked for: object stores send no text but documents and
+    /// objects, and name both in headers.
+    pub fn by_object_store(self, op: &'static str) -> Result<Answer> {
+        let kind = self.header("content-type").unwrap_or_default().trim().to_ascii_lowercase();
+        let is_text = ["text/html", "text/plain", "application/json"].iter().any(|text| kind.starts_with(text));
+        let is_empty = self.header("content-length").is_some_and(|length| length.trim() == "0");
+        let is_named =
+            || self.headers.keys().any(|name| name == "etag" || ["x-amz", "x-goog-"].iter().any(|own| name.as_str().starts_with(own)));
+        if !is_text || is_empty || self.status == StatusCode::NO_CONTENT || is_named() {
+            return Ok(self);
+        }
+        Err(foreign(op, format!("the answer ({kind}) is not that of an object store")))
+    }
+
+    /// # Errors
     /// The answer to a write does not name what was written, as that of every object store does: somebody else has answered.
     pub fn named(&self, op: &'static str) -> Result<&str> {
         let etag = self.header("etag").filter(|etag| !etag.is_empty());
         etag.ok_or_else(|| {
             let kind = self.header("content-type").map(|kind| format!(" ({kind})")).unwrap_or_default();
-            let e = Error::new(ErrorKind::Other, op).because(format!("the answer{kind} has no ETag: it is not that of an object store"));
-            e.hint("a proxy or a web server may stand in between, or the address may be wrong: check --endpoint-url")
+            foreign(op, format!("the answer{kind} has no ETag: it is not that of an object store"))
         })
     }
 

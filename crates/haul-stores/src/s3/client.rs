@@ -260,7 +260,7 @@ impl Client {
             let route = self.route(call.bucket);
             let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
             let miss = match self.once(call, &mut body, &route, credential.as_ref()) {
-                Ok(answer) => return Ok(Answer { tries: tries.failed() + 1, ..answer }),
+                Ok(answer) => return answer.by_object_store(call.op).map(|answer| Answer { tries: tries.failed() + 1, ..answer }),
                 Err(miss) => miss,
             };
             let error = match miss {

@@ -129,6 +129,41 @@ fn in_plain_text_where_tls_is_spoken_and_the_reverse() {
     failed(&w, "cp a @/x").says("http://");
 }
 
+/// Of a login page of a proxy, or of a web server at the wrong address: no removal, no right, no listing is taken for done.
+#[test]
+fn a_web_page_is_no_success() {
+    let (w, scripted) = World::scripted();
+    w.tree("a=10 here: kept=1");
+    let page = Answer::new(200, "<html><title>Welcome</title></html>").with("Content-Type", "text/html; charset=utf-8");
+    scripted.rule(When::any(), .., Action::Answer(page));
+    for words in [
+        "mb s3://new-bucket",
+        "rb @",
+        "rm --version-id x @/a",
+        "rm @/a",
+        "acl --set private @/a",
+        "acl @/a",
+        "restore --days 1 @/a",
+        "tag --set a=b @/a",
+        "bucket-version --set enabled @",
+        "head @/a",
+        "head @",
+        "ls @/d/",
+        "cat @/a",
+        "cp a @/a",
+        "cp @/a b",
+        "cp @/large b --chunk-size 5M",
+        "sync --delete --force @/d/ here",
+        "sync --delete --force here/ @/d/",
+        "check here/ @/d/",
+    ] {
+        let ended = w.haul(words).run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        ended.says("object store");
+    }
+    assert_eq!(w.list("here"), ["kept"]);
+}
+
 #[test]
 fn one_object_that_may_not_be_touched() {
     let (w, scripted) = World::scripted();
