@@ -155,9 +155,10 @@ impl Bucket {
         }
     }
 
-    /// Size of a part, counted from 1, for an object that was put together from several, and how many there are.
-    pub fn part(&self, key: &[u8], etag: &str, number: u32) -> Result<(u64, Option<u32>)> {
-        let call = self.looking("stat", Method::HEAD, key).ask("partNumber", number.to_string()).with("if-match", etag);
+    /// Size of a part, counted from 1, for an object that was put together from several, and how many there are. Without `If-Match`:
+    /// some services give each part an ETag of its own, and what is read later is of the right version or an error.
+    pub fn part(&self, key: &[u8], number: u32) -> Result<(u64, Option<u32>)> {
+        let call = self.looking("stat", Method::HEAD, key).ask("partNumber", number.to_string());
         let answer = self.client.send(&call, Body::None)?;
         let size = answer.header("content-length").and_then(|size| size.parse().ok()).unwrap_or(0);
         Ok((size, answer.header("x-amz-mp-parts-count").and_then(|count| count.parse().ok())))

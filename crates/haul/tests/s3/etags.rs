@@ -1,7 +1,7 @@
 //! Objects of which the service keeps no checksum but their ETag.
 
 use haul_test::compare::What;
-use haul_test::objects::scripted::{Action, Scripted, When};
+use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 
 use crate::support::World;
 
@@ -28,6 +28,10 @@ fn strip(scripted: &Scripted) {
 /// A bit of what is read of `path` is another one, and no checksum comes.
 fn damage(scripted: &Scripted, path: &str, times: impl std::ops::RangeBounds<usize>) {
     scripted.clear();
+    damage_more(scripted, path, times);
+}
+
+fn damage_more(scripted: &Scripted, path: &str, times: impl std::ops::RangeBounds<usize>) {
     let flip = Action::edit(|answer| {
         answer.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("x-amz-checksum-"));
         if let Some(byte) = answer.body.get_mut(70_000) {
@@ -64,6 +68,29 @@ fn objects_of_all_kinds_are_compared_with_their_etags() {
     assert!(w.keys().contains(&"to/parts".to_string()) && !w.path("moved").exists());
     w.haul("cp --no-check-etag @/to/parts left").ends(0);
     assert!(w.read("left") != w.read("src/parts"));
+}
+
+/// Some services give the first part an ETag of its own, and compare `If-Match` with that; others tell no size of any part.
+#[test]
+fn parts_with_etags_of_their_own_are_compared_and_parts_of_unknown_size_are_said() {
+    let (w, scripted) = world();
+    let parts = || When::method("HEAD").query("partNumber");
+    for tells in [true, false] {
+        scripted.clear();
+        scripted.rule(parts().header("if-match", "\""), .., Action::Answer(Answer::new(412, "")));
+        let own = Action::edit(|answer| {
+            answer.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("etag"));
+            answer.headers.push(("ETag".into(), "\"0123456789abcdef0123456789abcdef\"".into()));
+        });
+        scripted.rule(parts(), .., if tells { own } else { Action::Answer(Answer::new(501, "")) });
+        damage_more(&scripted, "to/parts", ..);
+        let copy = w.haul("cp --retries 1 @/to/parts bad");
+        if tells {
+            copy.ends(23).says("ETag");
+        } else {
+            copy.ends(0).says("not verified while read");
+        }
+    }
 }
 
 #[test]
