@@ -186,7 +186,7 @@ impl Objects {
     pub(super) fn apply_marker(&self, marker: &Listed, entry: &mut Entry, cursor: Option<&mut Cursor>) -> bool {
         let Some(known) = known_of(marker, cursor).filter(|known| !known.xattrs) else { return false };
         apply(known, entry, false);
-        self.presume_no_xattrs(entry);
+        self.presume_missing(entry);
         entry.kind = Kind::Dir;
         entry.version = checksum::version(&marker.etag);
         self.restrain(entry);
@@ -270,7 +270,7 @@ impl Objects {
         match known_of(found, cursor) {
             Some(known) => {
                 apply(known, &mut entry, self.options.server_times);
-                self.presume_no_xattrs(&mut entry);
+                self.presume_missing(&mut entry);
                 if self.uses_service_times() {
                     entry.mtime = whole_seconds(modified);
                 }

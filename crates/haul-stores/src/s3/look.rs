@@ -13,6 +13,8 @@ use super::checksum;
 use crate::http_client::agent::read_error;
 use crate::http_client::parallel::in_parallel;
 
+/// The owner of what has none: no file has this one (chown(2)).
+const NOBODY: u32 = u32::MAX;
 /// The longest target of a symlink: PATH_MAX.
 const TARGET_MOST: u64 = 4096;
 /// Concurrent look-ups of one call.
@@ -57,7 +59,7 @@ impl Objects {
         match head? {
             Some(head) => {
                 let mut entry = self.entry_of(name.clone(), &key, &head, want)?;
-                self.presume_no_xattrs(&mut entry);
+                self.presume_missing(&mut entry);
                 self.saw(&key, &head, entry.target.as_deref());
                 if self.options.browses && asked {
                     self.recent.keep(&key, Some(head));
@@ -73,11 +75,16 @@ impl Objects {
         }
     }
 
-    /// What is to be written to has no extended attributes where its metadata say nothing of them: those of the source are new. A
-    /// source that says nothing changes none.
-    pub(super) fn presume_no_xattrs(&self, entry: &mut Entry) {
+    /// What is to be written to has neither owners nor extended attributes where its metadata say nothing of them: those of the source
+    /// are new. A source that says nothing changes none.
+    pub(super) fn presume_missing(&self, entry: &mut Entry) {
         if !self.options.server_times {
             entry.have = entry.have.with(MetaMask::ACL).with(MetaMask::XATTR);
+            for (id, class) in [(&mut entry.uid, MetaMask::OWNER), (&mut entry.gid, MetaMask::GROUP)] {
+                if !entry.have.has(class) {
+                    (*id, entry.have) = (NOBODY, entry.have.with(class));
+                }
+            }
         }
     }
 
@@ -109,7 +116,7 @@ impl Objects {
             Some(head) => {
                 self.saw(&marker, &head, None);
                 head.attributes.apply(&mut entry);
-                self.presume_no_xattrs(&mut entry);
+                self.presume_missing(&mut entry);
                 entry.kind = Kind::Dir;
                 entry.version = checksum::version(&head.etag);
                 self.restrain(&mut entry);
@@ -129,7 +136,7 @@ impl Objects {
         // its marker.
         if !self.options.server_times && !whole_bucket {
             entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
-            self.presume_no_xattrs(entry);
+            self.presume_missing(entry);
         }
         entry.xattrs = Some(Box::default());
         entry.have = entry.have.with(MetaMask::BASIC);

@@ -84,6 +84,23 @@ fn names_go_with_the_numbers_and_decide_on_another_machine() {
     assert_eq!(w.header("u/here", "x-amz-meta-uid").as_deref(), Some("4003"));
 }
 
+/// What an object lacks is no less different than another value.
+#[test]
+fn owners_are_stored_where_an_earlier_copy_stored_none() {
+    let w = World::new();
+    w.tree("src: f=5 d/e=6 l->f");
+    w.haul("cp src/ @/t/").ends(0);
+    assert_eq!(w.header("t/f", "x-amz-meta-uid"), None);
+    w.haul("check src/ @/t/").ends(0);
+    w.haul("check -a src/ @/t/").ends(1);
+    w.haul("sync -a src/ @/t/").ends(0);
+    for key in ["t/f", "t/d/e", "t/d/", "t/l"] {
+        assert!(w.header(key, "x-amz-meta-uid").is_some(), "{key}");
+    }
+    w.haul("check -a src/ @/t/").ends(0);
+    w.haul("sync -a src/ @/t/").moves_nothing();
+}
+
 #[test]
 fn numbers_decide_where_they_are_asked_for_and_where_there_are_no_names() {
     let w = uploaded();
