@@ -213,11 +213,14 @@ impl Refusal {
     }
 }
 
+/// What `NoSuchUpload` means.
+pub(super) const NO_UPLOAD: &str = "the unfinished upload is not there any more";
+
 /// What a code of the service means, and what can be done about it; empty where nothing is known.
 fn of_code(code: &str) -> (&'static str, &'static str) {
     match code {
         "NoSuchKey" | "NotFound" => ("no such object", ""),
-        "NoSuchUpload" => ("the unfinished upload is not there any more", ""),
+        "NoSuchUpload" => (NO_UPLOAD, ""),
         "InvalidPart" => ("the service has lost parts of the upload", ""),
         "PreconditionFailed" => ("it has changed meanwhile", ""),
         "BadDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" => ("the service received other bytes than were sent", ""),

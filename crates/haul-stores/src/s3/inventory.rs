@@ -234,7 +234,11 @@ impl Bucket {
                     call = call.ask(id_marker, id.as_str());
                 }
             }
-            let body = self.client.send(&call, Body::None)?.whole("list")?;
+            let body = match self.client.send(&call, Body::None) {
+                // A bucket without uploads at rclone.
+                Err(e) if marker.is_none() && e.reason() == fault::NO_UPLOAD => return Ok((Vec::new(), None)),
+                answer => answer?.whole("list")?,
+            };
             let (found, page) = read(&body).map_err(|e| fault::document("list", &self.name, e))?;
             Ok((found, page.marker.filter(|_| page.truncated).map(|key| (key, page.token))))
         };
@@ -345,11 +349,19 @@ impl Bucket {
             // What is learned is the region; whether the bucket may be looked at is another matter.
             let _ = self.exists();
         }
+        if self.options.needs_headers() {
+            let e =
+                Error::new(ErrorKind::Usage, "presign").because("a presigned URL has no headers, and these options of objects are headers");
+            return Err(e.hint("leave out class, encryption, key, ACL, checksum, metadata, content headers and tags"));
+        }
         let none = || Error::new(ErrorKind::Usage, "presign").because("there are no credentials to sign it with");
         let credential = account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?.ok_or_else(none)?;
         let mut call = Call::new("presign", method, &self.name, key);
         if let Some(version) = &self.options.version {
             call = call.ask("versionId", version.as_str());
+        }
+        if self.options.request_payer {
+            call = call.ask("x-amz-request-payer", "requester");
         }
         let (uri, signer) = self.client.place_of(&call)?;
         signer.presign(&call.method, &uri, &credential, SystemTime::now(), expires)

@@ -224,6 +224,11 @@ impl PutOptions {
             || self.checksum.is_some()
     }
 
+    /// Whether a request for an object has headers of these options.
+    pub(super) fn needs_headers(&self) -> bool {
+        self.wishes() || self.acl.is_some() || self.copies_acl || self.customer_key.is_some()
+    }
+
     /// What an object lacks of it, but for tags.
     pub(super) fn lacking(&self, head: &Head) -> OptionSet {
         let is = |name: &str, wanted: &Option<String>, usual: &str| {

@@ -209,6 +209,11 @@ fn an_object_is_described_and_handed_out_by_an_address() {
     assert_eq!(http("GET", address, b""), "content");
     let nobody = ["presign", "--endpoint-url", "http://127.0.0.1:1", "s3://box/d/f.nc"];
     assert!(world.ok(&nobody)[0].starts_with("http://127.0.0.1:1/box/d/f.nc?"), "nothing is asked of the service");
+    // A header would have to be signed and sent by whoever uses the address.
+    for option in ["--content-type=text/plain", "--storage-class=GLACIER", "--acl=private", "--metadata=a=b", "--tagging=a=b"] {
+        let refused = world.run(&["presign", option, "s3://box/d/f.nc"]);
+        assert!(!refused.status.success() && refused.out.is_empty() && refused.err.contains("no headers"), "{refused:?}");
+    }
     let address = world.ok(&["presign", "--method", "PUT", "s3://box/new key"]);
     http("PUT", &address[0], b"written by whoever has it");
     assert_eq!(world.ok(&["cat", "s3://box/new key"]), ["written by whoever has it"]);

@@ -1,8 +1,10 @@
 //! Objects that other tools wrote, and what they say of files in ways of their own.
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use haul_test::compare::What;
+use haul_test::objects::Rclone;
 
 use crate::support::World;
 
@@ -46,6 +48,15 @@ fn objects_without_a_time_of_their_own_are_equal_by_size_if_not_older() {
     // With a size of its own it goes, whatever its time.
     w.put(b"to/d/b", &[], b"other size");
     assert_eq!(w.haul("sync --json src/ @/to/").ends(0).number("bytes"), 20);
+}
+
+/// It answers 404 where a bucket has no unfinished upload.
+#[test]
+fn unfinished_uploads_at_rclone_are_none() {
+    let w = World::at(Arc::new(Rclone::start().expect("servers.sh installs it")));
+    assert_eq!(w.haul("ls --uploads @/").ends(0).out, "");
+    w.haul("rm --uploads --force @/").ends(0);
+    w.haul("rb --force @").ends(0);
 }
 
 #[test]
