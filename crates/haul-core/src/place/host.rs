@@ -74,8 +74,9 @@ pub trait Host: Any + Send + Sync + fmt::Debug {
     /// What is at a path, links followed; `None` if nothing is.
     fn lookup(&self, path: &[u8]) -> Result<Option<Kind>>;
 
-    /// Makes a directory, and with `parents` those above it.
-    fn make_dir(&self, path: &[u8], parents: bool) -> Result<()>;
+    /// Makes a directory, and with `parents` those above it. One that is there is as good: others may make it at the same time. `false`
+    /// where the host tells that it was there.
+    fn make_dir(&self, path: &[u8], parents: bool) -> Result<bool>;
 
     /// The directory at a path. `Unsupported` where the host cannot do what the options ask for.
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>>;

@@ -156,13 +156,13 @@ impl FtpHost {
         lock(&self.last).as_ref().is_some_and(|(last, when)| last == path && when.elapsed() < FRESH)
     }
 
-    fn make(&self, path: &[u8]) -> Result<()> {
+    fn make(&self, path: &[u8]) -> Result<bool> {
         let reply = self.pool.take()?.ask("MKD", path, "mkdir")?;
         if reply.is_done() {
             *lock(&self.last) = Some((path.to_vec(), Instant::now()));
-            return Ok(());
+            return Ok(true);
         }
-        if self.kind(path)? == Some(Kind::Dir) { Ok(()) } else { Err(reply.failure("mkdir").at(path)) }
+        if self.kind(path)? == Some(Kind::Dir) { Ok(false) } else { Err(reply.failure("mkdir").at(path)) }
     }
 }
 
@@ -179,7 +179,7 @@ impl Host for FtpHost {
         self.kind(path)
     }
 
-    fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+    fn make_dir(&self, path: &[u8], parents: bool) -> Result<bool> {
         if parents {
             for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
                 if self.kind(&path[..at])?.is_none() {

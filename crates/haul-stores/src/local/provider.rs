@@ -52,9 +52,14 @@ impl Host for ThisMachine {
         }
     }
 
-    fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
-        let made = if parents { std::fs::create_dir_all(path_of(path)) } else { std::fs::create_dir(path_of(path)) };
-        made.map_err(|e| Error::io(e, "mkdir").at(path))
+    fn make_dir(&self, path: &[u8], parents: bool) -> Result<bool> {
+        let place = path_of(path);
+        let above = place.parent().filter(|above| parents && !above.as_os_str().is_empty());
+        match above.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::create_dir(place)) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && place.is_dir() => Ok(false),
+            Err(e) => Err(Error::io(e, "mkdir").at(path)),
+        }
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {

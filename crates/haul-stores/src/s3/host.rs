@@ -308,16 +308,16 @@ impl Host for BucketHost {
     }
 
     /// The marker of a directory: an empty one is nothing without it.
-    fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
+    fn make_dir(&self, path: &[u8], _parents: bool) -> Result<bool> {
         if self.options.no_markers {
-            return Ok(());
+            return Ok(false);
         }
         self.recent.forget_page();
         let store = self.written(path, Options { server_times: false, blind: true, ..self.options });
         let name = Name::of(&haul_core::entry::Dir::root());
         let entry = Entry::bare(name.clone(), Kind::Dir);
         let spec = MetaSpec { name: &name, entry: &entry, keep: MetaMask::NONE };
-        store.set_meta(&[spec]).pop().unwrap_or_else(|| Ok(Default::default())).map(|_| ())
+        store.set_meta(&[spec]).pop().unwrap_or_else(|| Ok(Default::default())).map(|_| true)
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {

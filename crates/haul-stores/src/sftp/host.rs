@@ -73,7 +73,7 @@ impl Host {
     }
 
     /// Makes a directory at an absolute path, and with `parents` those above it.
-    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<bool> {
         let channel = self.client.channel()?;
         let make = |path: &[u8]| channel.ask(kind::MKDIR, |r| r.bytes(path).attrs(&Attrs::default())).and_then(|a| done(&a, "mkdir"));
         let mut first = None;
@@ -84,10 +84,10 @@ impl Host {
             }
         }
         match make(path) {
-            Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(()),
+            Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(false),
             // Below a directory that could not be made nothing could be.
             Err(e) if e.kind() == ErrorKind::NotFound => Err(first.unwrap_or(e).at(path)),
-            made => made.map_err(|e| e.at(path)),
+            made => made.map(|()| true).map_err(|e| e.at(path)),
         }
     }
 

@@ -167,10 +167,10 @@ impl Host for SshHost {
         }
     }
 
-    fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+    fn make_dir(&self, path: &[u8], parents: bool) -> Result<bool> {
         self.check_home(path)?;
         match &self.route {
-            Route::Agent(host) => host.make_dir(path, parents),
+            Route::Agent(host) => host.make_dir(path, parents).map(|()| true),
             Route::Sftp(host) => host.make_dir(path, parents),
         }
     }

@@ -160,7 +160,7 @@ impl Host for WebHost {
         }
     }
 
-    fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
+    fn make_dir(&self, path: &[u8], _parents: bool) -> Result<bool> {
         Err(read_only("mkdir").at(path))
     }
 

@@ -236,7 +236,7 @@ pub fn mkdir(asked: &Argument<'_>, parents: bool) -> Result<()> {
         if !parents && host.lookup(&there)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "mkdir").at(path).because("File exists"));
         }
-        return host.make_dir(&there, parents);
+        return host.make_dir(&there, parents).map(drop);
     }
     let place = open::path_of(path);
     let made = if parents { std::fs::create_dir_all(&place) } else { std::fs::create_dir(&place) };

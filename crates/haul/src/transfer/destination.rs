@@ -107,7 +107,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
             check_backup(&path)?;
             // A copy of objects has no marker that is not a copy.
             if !(location.scheme.keys && asked.sources.iter().all(|source| source.scheme.keys)) {
-                host.make_dir(&path, asked.make_path)?;
+                asked.has_made.set(host.make_dir(&path, asked.make_path)?);
             }
             return at(&path, None);
         }

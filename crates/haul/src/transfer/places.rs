@@ -53,6 +53,8 @@ pub struct Asked<'a> {
     pub backup_dir: Option<&'a Path>,
     /// With `--delete`.
     pub deletes: bool,
+    /// Set if this run makes the destination: another one may at the same time.
+    pub has_made: &'a Cell<bool>,
 }
 
 /// What the first source is taken as.

@@ -1,5 +1,6 @@
 //! From a spec to a job: opens the places, and refuses what must not be.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,9 +64,10 @@ pub struct Prepared {
 pub fn resolve(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global) -> Result<Prepared> {
     let place = crate::open::path_of(&spec.destination.path);
     let existed = spec.destination.scheme != Scheme::LOCAL || place.symlink_metadata().is_ok();
-    open(spec, conduct, connect, global, existed).inspect_err(|_| {
+    let has_made = Cell::new(false);
+    open(spec, conduct, connect, global, (existed, &has_made)).inspect_err(|_| {
         // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
-        if !existed {
+        if !existed && has_made.get() {
             let _ = std::fs::remove_dir(&place);
         }
     })
@@ -81,7 +83,13 @@ fn of_stream(spec: &TransferSpec) -> TransferSpec {
     spec
 }
 
-fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global, existed: bool) -> Result<Prepared> {
+fn open(
+    spec: &TransferSpec,
+    conduct: Conduct,
+    connect: &Access,
+    global: &Global,
+    (existed, has_made): (bool, &Cell<bool>),
+) -> Result<Prepared> {
     let is_check = matches!(spec.operation, Operation::Check { .. });
     let outlet = if is_check { None } else { Outlet::of(spec) };
     let mut narrowed = spec.clone();
@@ -135,6 +143,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         outlet: outlet.as_ref(),
         backup_dir: safety.backup_dir.as_deref(),
         deletes: spec.deletion.is_some(),
+        has_made,
     };
     let mut places = places::resolve(&asked)?;
     if let Some(e) = places.missing.pop_if(|_| is_check) {

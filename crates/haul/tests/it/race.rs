@@ -184,3 +184,19 @@ fn a_source_directory_that_is_swapped_for_a_link_is_not_read_through_it() {
     assert_eq!((w.read("dst/d/f0000000").len(), w.read("dst/d/f0000001").len()), (500, 500));
     assert!(w.meta("dst/d").is_dir(), "a link does not replace what is full");
 }
+
+/// As the tasks of a job array do.
+#[test]
+fn two_runs_that_make_one_destination_both_end_well() {
+    let w = World::new("one: a=1 d/b=2\ntwo: c=3 d/e=4");
+    for round in 0..60 {
+        let run = |source: &str| w.haul(&format!("cp -a {source}/ to/dst{round} --mkpath")).start();
+        let both = [run("one"), run("two")];
+        both.into_iter().for_each(|run| drop(run.wait().code(0)));
+        assert_eq!(
+            w.sh(&format!("cd to/dst{round} && ls -A . d && cd .. && rm -r dst{round}")),
+            ".:\na\nc\nd\n\nd:\nb\ne\n",
+            "round {round}"
+        );
+    }
+}
