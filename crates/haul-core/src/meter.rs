@@ -32,7 +32,7 @@ pub struct Meter {
 /// Bytes a second, as the time at which the next byte may pass: every taker moves it on by its own share.
 #[derive(Debug)]
 struct Limit {
-    rate: f64,
+    rate: AtomicU64,
     next: Mutex<Instant>,
 }
 
@@ -59,7 +59,7 @@ impl Pass<'_> {
 impl Meter {
     /// `rate` in bytes a second.
     pub fn new(cancel: Cancel, rate: Option<u64>) -> Self {
-        let limit = rate.map(|rate| Limit { rate: (rate as f64).max(1.0), next: Mutex::new(Instant::now()) });
+        let limit = rate.map(|rate| Limit { rate: AtomicU64::new(rate.max(1)), next: Mutex::new(Instant::now()) });
         Meter {
             moved: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -69,6 +69,18 @@ impl Meter {
             limit,
             cancel,
         }
+    }
+
+    /// The limit is another one from now on, if there is one.
+    pub fn limit_to(&self, rate: u64) {
+        if let Some(limit) = &self.limit {
+            limit.rate.store(rate.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes a second, at most.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit.as_ref().map(|limit| limit.rate.load(Ordering::Relaxed))
     }
 
     pub fn moved(&self) -> u64 {
@@ -124,7 +136,7 @@ impl Meter {
             let mut next = limit.next.lock().expect("no panic while held");
             // What was not used in the last tenth of a second is lost: no bursts after a pause.
             let floor = Instant::now().checked_sub(Duration::from_millis(100)).unwrap_or_else(Instant::now);
-            *next = (*next).max(floor) + Duration::from_secs_f64(bytes as f64 / limit.rate);
+            *next = (*next).max(floor) + Duration::from_secs_f64(bytes as f64 / limit.rate.load(Ordering::Relaxed) as f64);
             *next
         };
         self.sleeping.fetch_add(1, Ordering::Relaxed);
@@ -147,8 +159,8 @@ impl Meter {
 
     /// The largest piece that is moved between two looks at the limit and the cancel flag.
     fn piece(&self) -> u64 {
-        match &self.limit {
-            Some(limit) => ((limit.rate / 10.0) as u64).clamp(4096, KERNEL_CALL),
+        match self.limit() {
+            Some(rate) => (rate / 10).clamp(4096, KERNEL_CALL),
             None => KERNEL_CALL,
         }
     }

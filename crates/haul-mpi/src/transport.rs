@@ -8,6 +8,7 @@
 //! happens. A message that is sent wakes it. MPI's own waits keep a processor busy, so that none of them is called.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
@@ -33,10 +34,11 @@ const FULL: Duration = Duration::from_secs(60);
 /// Messages from this size on are left to threads that can wait: what is smaller may be a sign of life.
 const BULK: usize = 4096;
 
-/// For how long a rank that was stopped waits for the others to end, too.
+/// For how long a rank that was stopped, or has been told that another is gone, waits for the others to end, too: together with
+/// `Team::silence` a minute.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long a rank does that ends with an error: one of the others may be gone. Longer than it takes the others to notice that
+/// For how long a rank does that ends with another error. Longer than it takes the others to notice that one of them is gone
 /// (`Team::silence`), who then end by themselves.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -49,6 +51,7 @@ pub struct Mpi {
     /// The thread that receives. It never waits to send: nothing would be read meanwhile.
     reader: Mutex<Option<ThreadId>>,
     thread: Mutex<Option<JoinHandle<Option<Vec<u8>>>>>,
+    hurries: AtomicBool,
 }
 
 /// How a rank ends.
@@ -69,11 +72,12 @@ struct End {
 }
 
 impl End {
-    fn of(ended: Ended) -> End {
+    fn of(ended: Ended, hurries: bool) -> End {
         let (code, patience) = match ended {
+            Ended::Done(code) if hurries => (code, Some(patience())),
             Ended::Done(0) => (0, None),
             Ended::Done(code) => (code, Some(LONG_PATIENCE)),
-            Ended::Stopped(code) => (code, Some(PATIENCE)),
+            Ended::Stopped(code) => (code, Some(patience())),
         };
         End { code, until: patience.map(|patience| Instant::now() + patience) }
     }
@@ -132,7 +136,7 @@ impl Mpi {
         let thread = std::thread::Builder::new().name("mpi".into()).spawn(talk).map_err(|e| Error::io(e, "start a thread"))?;
         let failed = |_| Error::new(ErrorKind::Other, "start MPI").because("its thread has ended");
         let (rank, ranks) = begins.recv().map_err(failed)??;
-        Ok(Mpi { rank, ranks, outbox, inbox, reader: Mutex::default(), thread: Mutex::new(Some(thread)) })
+        Ok(Mpi { rank, ranks, outbox, inbox, reader: Mutex::default(), thread: Mutex::new(Some(thread)), hurries: AtomicBool::new(false) })
     }
 
     pub fn is_first(&self) -> bool {
@@ -149,7 +153,7 @@ impl Mpi {
     /// # Errors
     /// `Broken` if that failed, or has been done before.
     pub fn end(&self, ended: Ended) -> Result<Vec<u8>> {
-        self.outbox.lock().end = Some(End::of(ended));
+        self.outbox.lock().end = Some(End::of(ended, self.hurries.load(Ordering::Relaxed)));
         self.outbox.taken.notify_all();
         self.outbox.wake.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -218,6 +222,16 @@ impl Transport for Mpi {
             Taken::Closed => Err(self.gone()),
         }
     }
+
+    fn hurry(&self) {
+        self.hurries.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Tests cannot wait as long.
+fn patience() -> Duration {
+    let given = std::env::var("HAUL_TEST_SILENCE").ok().and_then(|seconds| seconds.parse().ok());
+    given.map_or(PATIENCE, Duration::from_secs)
 }
 
 fn named(e: &Error, rank: u32) -> Error {

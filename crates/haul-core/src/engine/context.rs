@@ -104,7 +104,7 @@ impl Context {
             clock: Clock::start(),
             ends: Identity::of(job.clone()),
             alias: AliasProbe::default(),
-            meter: Arc::new(Meter::new(cancel.clone(), job.limit)),
+            meter: Arc::new(Meter::new(cancel.clone(), ranks.as_ref().map_or(job.limit, |ranks| ranks.share_limit(job.limit)))),
             past_intents: past.any_unfinished(),
             sched: Scheduler::new(bundle, job.workers.unwrap_or(2), &spill),
             perform,

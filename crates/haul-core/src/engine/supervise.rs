@@ -246,6 +246,7 @@ impl Supervisor {
             Demand { queued: standing.queued, busy: self.shared.busy.load(Ordering::Relaxed), throttled: self.cx.meter.is_throttling() };
         self.watch_pace(standing, demand.busy);
         self.share_workers();
+        self.share_limit();
         let is_near = |store: &dyn Store| store.latency().is_some_and(|latency| latency < NEAR);
         if !self.is_local && !self.servers_are_near && servers(&self.cx).all(is_near) {
             self.servers_are_near = true;
@@ -279,6 +280,12 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Keeps to this rank's share of `--bwlimit`.
+    fn share_limit(&self) {
+        let Some(ranks) = self.cx.ranks.as_ref().filter(|ranks| ranks.leads()) else { return };
+        ranks.limit(&self.cx, || self.work(ranks));
     }
 
     /// Keeps to this rank's share of the workers of all ranks, which rank 0 tunes unless the user has said how many there are.

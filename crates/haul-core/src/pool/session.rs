@@ -308,6 +308,7 @@ impl Session {
             member.stop(Error::new(kind, "work together").because(reason.clone()));
         }
         self.news.notify_all();
+        self.team.transport.hurry();
         let failed = Message::Failed(reason).encode(0);
         for rank in (0..self.team.transport.ranks()).filter(|rank| *rank != self.team.transport.rank()) {
             let _ = self.team.transport.send(rank, failed.clone()); // it may be gone

@@ -58,6 +58,8 @@ pub enum Message {
     Alive(String, Counts, WorkNumbers),
     /// From rank 0: the most workers of the receiver.
     Workers(u32),
+    /// From rank 0: the receiver's share of `--bwlimit`, in bytes a second.
+    Limit(u64),
 }
 
 /// Records that are collected at one rank.
@@ -136,6 +138,7 @@ impl Message {
             }
             Message::Confirmed => begin(&[12]),
             Message::Workers(most) => begin(&[14, u64::from(*most)]),
+            Message::Limit(rate) => begin(&[15, *rate]),
             Message::Landed { lease, receipts, done } => {
                 begin(&[13, *lease, u64::from(*done)]);
                 for receipt in receipts {
@@ -191,6 +194,7 @@ impl Message {
                 Message::Landed { lease, receipts, done }
             }
             14 => Message::Workers(from.small()?),
+            15 => Message::Limit(from.number()?),
             _ => return None,
         };
         from.is_empty().then_some(message)
@@ -287,6 +291,7 @@ mod tests {
             Message::Stop { why: Stop::Timeout, reason: "rank 2 is gone".into() },
             Message::Alive("node17".into(), [1, 2, 3, 4, 5, 6, 7, 1 << 60], [9, 8, 7, 6, 5, 4, 3, 2]),
             Message::Workers(7),
+            Message::Limit(1 << 40),
             Message::Confirmed,
             Message::Landed { lease: 5, receipts: vec![receipt(None), receipt(Some(1 << 100))], done: true },
         ];

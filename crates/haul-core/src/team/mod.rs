@@ -29,7 +29,7 @@ pub struct Team {
 
 impl Team {
     pub fn new(transport: Arc<dyn Transport>) -> Team {
-        Team { transport, silence: Duration::from_secs(60) }
+        Team { transport, silence: Duration::from_secs(50) }
     }
 }
 

@@ -16,6 +16,8 @@ pub trait Transport: Send + Sync {
     fn send(&self, to: u32, message: Vec<u8>) -> Result<()>;
     /// The next message and its sender; `None` when none came within `wait`. Called by one thread at a time; sleeps, does not spin.
     fn receive(&self, wait: Duration) -> Result<Option<(u32, Vec<u8>)>>;
+    /// All have been told to end, as one of them is gone: whoever ends waits for the others for a short time only.
+    fn hurry(&self) {}
 }
 
 /// Messages that a rank may have unread. What a team asks for is answered before it asks again, so that a rank which has more of

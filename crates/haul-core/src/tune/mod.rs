@@ -1,5 +1,6 @@
 //! How many workers: a controller without a clock. Samples and the time go in, limits come out.
 
+mod bandwidth;
 mod climb;
 mod cost;
 mod processors;
@@ -8,6 +9,7 @@ mod window;
 
 use std::time::Duration;
 
+pub use bandwidth::TeamLimit;
 pub use climb::Climb;
 pub use cost::CostMeter;
 pub use team::TeamTuner;

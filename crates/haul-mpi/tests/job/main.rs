@@ -8,11 +8,14 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
 
 use haul_test::compare::What;
 use haul_test::tree::spread;
 
-use support::{World, program};
+use haul_test::program::Ended;
+
+use support::{RANK, World, program};
 
 /// Large and small files, links, empty directories.
 fn tree() -> World {
@@ -49,6 +52,11 @@ fn ranks_copy_sync_check_and_move_one_tree() {
     assert!(!w.path("src/large").exists());
 }
 
+/// Lines of a shell in which each rank is in a mount namespace of its own, made ready by `before`.
+fn own_mounts(before: &str, words: &str) -> String {
+    format!("exec unshare --mount sh -c '{before} && exec {} {words}'", program().display())
+}
+
 #[test]
 fn the_job_ends_with_the_most_severe_code_and_names_what_failed() {
     let w = tree();
@@ -63,7 +71,7 @@ fn the_job_ends_with_the_most_severe_code_and_names_what_failed() {
 #[test]
 fn a_rank_that_sees_something_else_is_found_before_anything_is_copied() {
     let w = World::new("src: a=1K\nplace: ");
-    let other = "exec unshare --mount sh -c 'mount -t tmpfs none src && exec haul-mpi cp src/ place/dst'";
+    let other = "exec unshare --mount sh -c 'mount -t tmpfs none src && touch src/b && exec haul-mpi cp src/ place/dst'";
     let other_source = w.with_other(2, "cp src/ place/dst", other).ends(1);
     other_source.says("src: is a directory for rank 0 on ").says("and another one for rank 1 on ");
     assert!(!w.path("place/dst").exists());
@@ -73,6 +81,57 @@ fn a_rank_that_sees_something_else_is_found_before_anything_is_copied() {
     let missing = w.with_other(2, "cp src/a place/dst", other).ends(1);
     missing.says("src/a: is a file for rank 0 on ").says("but does not exist for rank 1 on ");
     assert!(!w.path("place/dst").exists());
+}
+
+/// Each rank has a file system of its own under one path, as with /tmp and /dev/shm: the inode of its root is the same everywhere.
+#[test]
+fn ranks_on_disks_of_their_own_copy_nothing() {
+    let w = World::new("src: a=1K b=2K d/c=3K\nlocal: \nplace: ");
+    let all = |before: &str, words: &str| w.script(3, &own_mounts(before, words));
+    let seen_by_one = |ended: Ended, path: &str| {
+        let ended = ended.code_of(&[1, 2]).says("use a file system that all nodes have mounted");
+        assert!(ended.err.contains(path) && ended.err.contains("rank 0 on "), "{ended}");
+    };
+    let same_root = "mount -t tmpfs none local && touch -d @1000000000 local";
+    for words in
+        ["cp -a src/ local", "cp -a --verify src/ local/new", "mv --mkpath src/ local/new/dst", "cp src/a local/", "sync -a src/ local/"]
+    {
+        seen_by_one(all(same_root, words).run(), "local: ");
+    }
+    assert!(w.path("src/d/c").exists());
+    // One rank has a replica.
+    w.sh("cp -a src copy");
+    for words in ["cp -a src/ place/dst", "mv src/ place/dst", "check src/ place", "sum src", "du src", "rm -r src"] {
+        let other = format!("exec unshare --mount sh -c 'mount --bind copy src && exec haul-mpi {words}'");
+        seen_by_one(w.with_other(3, words, &other).run(), "src/: is another one for rank 2 on ");
+    }
+    // All have the same names, sizes, times and inode numbers.
+    let trees = format!("mount -t tmpfs none local && printf %s%1000d {RANK} 7 >local/a && touch -d @1000000000 local/a local");
+    seen_by_one(all(&trees, "cp -a local/ place/dst").run(), "local/a: is another one for rank 1 on ");
+    assert!(w.path("src/a").exists() && !w.path("place/dst").exists());
+}
+
+/// What one rank writes into an overlay no other one sees, though it sees what they write.
+#[test]
+fn a_rank_whose_writes_stay_with_it_is_found() {
+    let w = World::new("src: a=1K\nplace: \nupper: \nwork: ");
+    // The times of both are the same, as those of a root may be.
+    w.sh("touch -d @1000000000 place");
+    let mount = "mount -t tmpfs none upper && mkdir upper/u upper/w && touch -d @1000000000 upper/u && mount -t overlay -o lowerdir=place,upperdir=upper/u,workdir=upper/w none place";
+    let other = format!("exec unshare --mount sh -c '{mount} && exec haul-mpi cp -a src/ place/dst'");
+    w.with_other(2, "cp -a src/ place/dst", &other).ends(1).says("place: rank 0 on ").says("does not see a file that rank 1 on ");
+    assert!(!w.path("place/dst").exists());
+    w.assert_clean("place");
+}
+
+#[test]
+fn the_look_at_a_destination_leaves_nothing() {
+    let w = World::new("src: a=1K d/b=2K");
+    w.sh("touch -d @1000000000 src src/d");
+    w.ranks(2, "cp -a src/ dst").ends(0);
+    // Nothing to set: the time of the directory is as it was.
+    w.ranks(3, "cp -a src/ dst").ends(0).never_says("Attributes:");
+    assert_eq!(w.sh("stat -c %Y dst; ls -A dst").split_whitespace().collect::<Vec<_>>(), ["1000000000", "a", "d"]);
 }
 
 #[test]
@@ -121,7 +180,7 @@ fn ranks_of_another_mpi_do_not_copy_the_same_tree() {
 #[test]
 fn a_killed_rank_ends_the_job_and_others_resume_it() {
     let w = tree();
-    let words = "cp -a --chunk-size 64K --bwlimit 600K src/ dst";
+    let words = "cp -a --chunk-size 64K --bwlimit 1800K src/ dst";
     for record in [1, 3] {
         let kill = format!("HAUL_TEST_KILL_AT_RECORD={record} exec haul-mpi {words}");
         let ended = w.with_other(3, words, &kill).run();
@@ -130,7 +189,7 @@ fn a_killed_rank_ends_the_job_and_others_resume_it() {
     }
     // The small files make fewer records than that: only whoever writes down the chunks of the large one comes so far.
     w.tree("src: large=24M");
-    let words = "cp -a --chunk-size 64K --bwlimit 8M src/ dst";
+    let words = "cp -a --chunk-size 64K --bwlimit 24M src/ dst";
     let ended = w.script(3, &format!("HAUL_TEST_KILL_AT_RECORD=200 exec {} {words}", program().display())).run();
     assert!(!ended.status.success() && was_killed(&ended), "{ended}");
     let resumed = w.ranks(2, "cp -a --json src/ dst").ends(0);
@@ -141,8 +200,33 @@ fn a_killed_rank_ends_the_job_and_others_resume_it() {
     assert_eq!(again.finished()["bytes"], 0, "{again}");
 }
 
+/// It hangs: mpirun sees a process that runs.
+#[test]
+fn a_rank_that_hangs_ends_the_others_soon() {
+    let w = World::new("src: large=8M");
+    let words = "cp -a --chunk-size 64K --bwlimit 500K src/ dst";
+    let mut job = w.with_other(3, words, &format!("echo $$ >pid; exec haul-mpi {words}")).env("HAUL_TEST_SILENCE", "3").start();
+    job.until("the last rank runs, and something is staged", || w.path("pid").exists() && !w.staging("dst").is_empty());
+    w.sh("kill -STOP $(cat pid)");
+    // Not after the two minutes for which a rank with another error waits for the others.
+    let ended = job.within(Duration::from_secs(40));
+    assert!(!ended.status.success() && ended.err.contains("rank 2 ") && ended.err.contains(" has not responded for 3 s"), "{ended}");
+}
+
+/// All ranks together: at least the time for what they move, less what passes at once.
+#[test]
+fn the_rate_limit_is_that_of_the_job() {
+    let w = World::new("src: a=1M b=1M c=1M d=1M");
+    let began = Instant::now();
+    w.ranks(4, "cp -a --bwlimit 2M src/ dst").ends(0);
+    assert!(began.elapsed() > Duration::from_millis(1700), "{:?}", began.elapsed());
+    let began = Instant::now();
+    w.ranks(4, "sum --bwlimit 2M src").ends(0);
+    assert!(began.elapsed() > Duration::from_millis(1700), "{:?}", began.elapsed());
+}
+
 /// In the words of Open MPI and of MPICH.
-fn was_killed(ended: &haul_test::program::Ended) -> bool {
+fn was_killed(ended: &Ended) -> bool {
     ended.err.contains("exited on signal 9") || ended.out.contains("EXIT CODE: 9")
 }
 
@@ -150,7 +234,7 @@ fn was_killed(ended: &haul_test::program::Ended) -> bool {
 fn a_file_that_changes_meanwhile_is_named_and_the_rest_is_copied() {
     let w = tree();
     let changing = w.path("src/large");
-    let job = w.ranks(3, "cp -a --chunk-size 64K --bwlimit 4M src/ dst").start();
+    let job = w.ranks(3, "cp -a --chunk-size 64K --bwlimit 12M src/ dst").start();
     let over = std::sync::atomic::AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -161,7 +245,7 @@ fn a_file_that_changes_meanwhile_is_named_and_the_rest_is_copied() {
                     break;
                 }
                 fs::OpenOptions::new().append(true).open(&changing).and_then(|mut file| file.write_all(b"more")).expect("written");
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
             }
         });
         let ended = job.wait();

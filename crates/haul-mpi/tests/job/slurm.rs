@@ -28,7 +28,7 @@ fn ended(w: &World, slurm: &Slurm, job: &str) -> (String, String) {
 #[test]
 fn a_job_of_several_tasks_is_requeued_and_resumes() {
     let (w, slurm) = (World::new("src: large=2M d/small=3K"), Slurm::start(2).expect("Slurm"));
-    let options = "--deadline 3s --bwlimit 300K --chunk-size 64K";
+    let options = "--deadline 3s --bwlimit 600K --chunk-size 64K";
     let run = w.haul(&format!("slurm --submit --cpus 1 --tasks 2 --time 10m --mpi pmix src/ dst -- -a {options}"));
     let job = run.env("SLURM_CONF", slurm.config()).env("HWLOC_COMPONENTS", "-gl").ends(0).out.trim().to_string();
     let (state, log) = ended(&w, &slurm, &job);

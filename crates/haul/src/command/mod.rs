@@ -52,8 +52,8 @@ use crate::flags::{
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::Argument;
-use crate::ranks::Ranks;
 use crate::ranks::shared::{self, Shared};
+use crate::ranks::{self, Ranks};
 use crate::{open, out, transfer, wild};
 use haul_core::place::OpenOptions;
 
@@ -387,7 +387,7 @@ pub fn sum(flags: &SumFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     let omitted = flags.output.as_deref().map(output::files).unwrap_or_default();
     let choice = sum::Choice { chosen, algorithm, format, omitted: &omitted };
     let cancel = Cancel::default();
-    let meter = Meter::new(cancel.clone(), flags.performance.bandwidth);
+    let meter = Meter::new(cancel.clone(), ranks::share_limit(ranks, flags.performance.bandwidth));
     let reading = sum::Reading { workers: flags.performance.workers, cancel: &cancel, meter: &meter };
     let each =
         |path: &Argument<'_>, out: sum::Outputs<'_>, ranks: Option<Shared<'_>>| sum::sum(path, &choice, reading, &out::failure, out, ranks);

@@ -365,6 +365,10 @@ impl Transport for Lines {
         self.inner.send(to, message)
     }
 
+    fn hurry(&self) {
+        self.inner.hurry();
+    }
+
     fn receive(&self, wait: Duration) -> Result<Option<(u32, Vec<u8>)>> {
         let until = Instant::now() + wait;
         loop {

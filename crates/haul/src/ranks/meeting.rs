@@ -1,7 +1,9 @@
 //! What ranks compare before anything is done: programs, command lines and what each sees of the places. Pure.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use haul_core::hash::xxh128;
 use haul_core::place::Scheme;
@@ -22,6 +24,13 @@ pub struct Hello {
     pub seen: Vec<Seen>,
 }
 
+impl Hello {
+    /// `rank 3 on n04`
+    pub fn title(&self, rank: u32) -> String {
+        format!("rank {rank} on {}", self.node)
+    }
+}
+
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
@@ -36,59 +45,60 @@ pub struct Seen {
 pub enum Kind {
     Nothing,
     Directory,
+    /// A source without any entry.
+    Empty,
     File,
     Other,
 }
 
 impl Kind {
+    pub fn of(facts: &Metadata) -> Kind {
+        match facts.file_type() {
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_file() => Kind::File,
+            _ => Kind::Other,
+        }
+    }
+
     fn words(self) -> &'static str {
         match self {
             Kind::Nothing => "does not exist",
             Kind::Directory => "is a directory",
+            Kind::Empty => "is an empty directory",
             Kind::File => "is a file",
             Kind::Other => "is no file and no directory",
         }
     }
 }
 
-/// Looks at the local places of a transfer. For a destination that is not there, at the directory in which it will be.
-pub fn look(sources: &[Location], destination: &Location) -> Vec<Seen> {
-    let local = |location: &&Location| location.scheme == Scheme::LOCAL;
-    let mut seen = look_at(sources);
-    seen.extend(Some(destination).filter(local).map(|destination| {
-        let found = at(destination, false);
-        let parent = crate::open::path_of(&destination.path)
-            .parent()
-            .map(|parent| if parent.as_os_str().is_empty() { ".".into() } else { parent.to_path_buf() });
-        match parent {
-            Some(parent) if found.kind == Kind::Nothing => of(&parent, false),
-            _ => found,
-        }
-    }));
+/// Looks at the local places of a command; where a destination does not exist, also at the directory in which it will be.
+pub fn look(sources: &[Location], destination: Option<&Location>) -> Vec<Seen> {
+    let mut seen: Vec<Seen> = local(sources).map(|path| of(&path, true)).collect();
+    if let Some(path) = destination.and_then(|destination| local(std::slice::from_ref(destination)).next()) {
+        let found = of(&path, false);
+        let parent = path.parent().filter(|_| found.kind == Kind::Nothing);
+        let parent = parent.map(|parent| of(&crate::open::path_of(parent.as_os_str().as_encoded_bytes()), false));
+        seen.push(found);
+        seen.extend(parent);
+    }
     seen
 }
 
-/// Looks at the local ones of some places that are to be there.
-pub fn look_at(places: &[Location]) -> Vec<Seen> {
-    places.iter().filter(|place| place.scheme == Scheme::LOCAL).map(|place| at(place, true)).collect()
+/// The paths of local places.
+pub fn local(places: &[Location]) -> impl Iterator<Item = PathBuf> + '_ {
+    places.iter().filter(|place| place.scheme == Scheme::LOCAL).map(|place| crate::open::path_of(&place.path))
 }
 
-fn at(location: &Location, is_source: bool) -> Seen {
-    of(&crate::open::path_of(&location.path), is_source)
-}
-
-fn of(path: &std::path::Path, is_source: bool) -> Seen {
+fn of(path: &Path, is_source: bool) -> Seen {
     let shown = haul_core::entry::show(path.as_os_str().as_encoded_bytes());
     // What a link points to is what counts, if it points to anything.
     let Ok(facts) = path.metadata().or_else(|_| path.symlink_metadata()) else {
         return Seen { path: shown, is_source, kind: Kind::Nothing, identity: None };
     };
-    let kind = if facts.is_dir() {
-        Kind::Directory
-    } else if facts.is_file() {
-        Kind::File
-    } else {
-        Kind::Other
+    let is_empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let kind = match Kind::of(&facts) {
+        Kind::Directory if is_source && is_empty() => Kind::Empty,
+        kind => kind,
     };
     let changed = i128::from(facts.mtime()) * 1_000_000_000 + i128::from(facts.mtime_nsec());
     Seen { path: shown, is_source, kind, identity: Some((facts.ino(), changed)) }
@@ -99,10 +109,13 @@ pub fn short(bytes: &[u8]) -> String {
     format!("{:032x}", xxh128(bytes))
 }
 
+/// What helps ranks that see different places.
+pub const SHARED: &str = "use a file system that all nodes have mounted";
+
 /// Why these ranks cannot work together, and what to do; the first difference counts.
 pub fn conflict(hellos: &BTreeMap<u32, Hello>) -> Option<(String, &'static str)> {
     let (first, leader) = hellos.first_key_value()?;
-    let name = |rank: &u32, hello: &Hello| format!("rank {rank} on {}", hello.node);
+    let name = |rank: &u32, hello: &Hello| hello.title(*rank);
     let lead = name(first, leader);
     let differing = |differs: &dyn Fn(&Hello) -> bool| hellos.iter().find(|(_, hello)| differs(hello));
     if let Some((rank, other)) = differing(&|hello| (&hello.version, &hello.build) != (&leader.version, &leader.build)) {
@@ -114,21 +127,21 @@ pub fn conflict(hellos: &BTreeMap<u32, Hello>) -> Option<(String, &'static str)>
         let reason = format!("{lead} and {} run different programs: {versions}", name(rank, other));
         return Some((reason, "install the same haul-mpi on all nodes, or start it from a shared file system"));
     }
-    if let Some((rank, other)) = differing(&|hello| hello.command != leader.command || hello.seen.len() != leader.seen.len()) {
+    if let Some((rank, other)) = differing(&|hello| hello.command != leader.command) {
         let reason = format!("{lead} and {} have different command lines or working directories", name(rank, other));
         return Some((reason, "give all ranks the same words, and absolute paths"));
     }
     for (at, own) in leader.seen.iter().enumerate() {
-        let Some((rank, other)) = differing(&|hello| hello.seen[at].kind != own.kind || is_elsewhere(&hello.seen[at], own)) else {
-            continue;
-        };
+        // A rank for which the destination exists has not looked at the directory above it: the destination itself differs then.
+        let differs = |there: &Seen| there.kind != own.kind || is_elsewhere(there, own);
+        let Some((rank, other)) = differing(&|hello| hello.seen.get(at).is_some_and(differs)) else { continue };
         let (there, here) = (&other.seen[at], format!("{}: {} for {lead}", own.path, own.kind.words()));
         let reason = if there.kind == own.kind {
             format!("{here}, and another one for {}", name(rank, other))
         } else {
             format!("{here}, but {} for {}", there.kind.words(), name(rank, other))
         };
-        return Some((reason, "use a file system that all nodes have mounted"));
+        return Some((reason, SHARED));
     }
     None
 }

@@ -1,13 +1,16 @@
 //! This process as one of the ranks of a job: they meet, the first one opens the job, the others follow.
 //!
 //! ```text
-//! every rank -> Hello -> rank 0 compares -> Verdict
+//! every rank -> Hello -> rank 0 compares -> Question -> every rank looks -> Reply -> rank 0 compares -> Verdict
 //! rank 0 resolves the transfer, takes the job's lock and journal -> Go -> the others resolve and join
 //! engine
 //! ```
 
 pub mod lines;
 mod meeting;
+mod probe;
+mod question;
+mod sample;
 pub mod shared;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +29,8 @@ use crate::flags::{Command, Invocation};
 use crate::location::Location;
 
 use lines::Lines;
-use meeting::Hello;
+use meeting::{Hello, SHARED, short};
+use question::{Question, Reply, places};
 
 /// How long ranks may take to start: programs are read from busy file systems.
 const MEET: Duration = Duration::from_secs(120);
@@ -46,6 +50,7 @@ pub struct Ranks {
 /// What the first rank says when all have met, and when it has opened the job.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Word {
+    Look(Question),
     Go {
         journal: bool,
     },
@@ -91,7 +96,12 @@ impl Ranks {
     }
 
     pub fn team(&self) -> Team {
-        Team::new(self.transport.clone())
+        let mut team = Team::new(self.transport.clone());
+        // For tests, which cannot wait as long.
+        if let Some(seconds) = std::env::var("HAUL_TEST_SILENCE").ok().and_then(|seconds| seconds.parse().ok()) {
+            team.silence = Duration::from_secs(seconds);
+        }
+        team
     }
 
     /// All ranks compare what they are and see. `false` for a rank that is to leave, as the first one has said why.
@@ -99,46 +109,61 @@ impl Ranks {
     /// # Errors
     /// At the first rank: what differs, between whom.
     pub fn meet(&self, invocation: &Invocation) -> Result<bool> {
-        let hello = self.hello(invocation);
-        if !self.leads() {
-            self.transport.send(0, encoded(&hello)?)?;
-            return Ok(self.word(MEET)? != Word::Leave);
+        let (sources, destination) = places(&invocation.command);
+        let hello = self.hello(invocation, meeting::look(sources, destination));
+        if self.leads() {
+            let met = self.compare(hello, &invocation.command);
+            self.tell(if met.is_ok() { &Word::Go { journal: false } } else { &Word::Leave })?;
+            return met.map(|()| true);
         }
-        let met = self.gather(hello).and_then(|hellos| match meeting::conflict(&hellos) {
-            None => Ok(()),
-            Some((reason, hint)) => Err(Error::new(ErrorKind::Usage, "start").because(reason).hint(hint)),
-        });
-        self.tell(if met.is_ok() { &Word::Go { journal: false } } else { &Word::Leave })?;
-        met.map(|()| true)
+        self.transport.send(0, encoded(&hello)?)?;
+        match self.word(MEET)? {
+            Word::Look(question) => {
+                let (reply, _made) = question.answer(self.rank());
+                self.transport.send(0, encoded(&reply)?)?;
+                Ok(self.word(MEET)? != Word::Leave)
+            }
+            word => Ok(word != Word::Leave),
+        }
     }
 
-    fn hello(&self, invocation: &Invocation) -> Hello {
-        let seen = match &invocation.command {
-            Command::Copy(flags) => meeting::look(&flags.spec.sources, &flags.spec.destination),
-            Command::Check(flags) => meeting::look(&flags.spec.sources, &flags.spec.destination),
-            Command::Du(flags) => meeting::look_at(&flags.places),
-            Command::Rm(flags) => meeting::look_at(&flags.places),
-            Command::Sum(flags) => meeting::look_at(&flags.sources),
-            _ => Vec::new(),
-        };
+    /// At the first rank: whether all are one program with one command line, and see the same places.
+    fn compare(&self, hello: Hello, command: &Command) -> Result<()> {
+        let refused = |reason: String, hint: &str| Err(Error::new(ErrorKind::Usage, "start").because(reason).hint(hint.to_string()));
+        let hellos = self.gather(hello)?;
+        if let Some((reason, hint)) = meeting::conflict(&hellos) {
+            return refused(reason, hint);
+        }
+        let (question, _made) = Question::new(command);
+        let word = Word::Look(question);
+        self.tell(&word)?;
+        let Word::Look(question) = word else { return Ok(()) };
+        let title = |rank| hellos.get(&rank).map(|hello| hello.title(rank)).unwrap_or_default();
+        let replies = self.gather(Reply::default())?;
+        let conflict = replies.iter().skip(1).find_map(|(rank, reply)| question.conflict(*rank, reply, title));
+        conflict.map_or(Ok(()), |reason| refused(reason, SHARED))
+    }
+
+    fn hello(&self, invocation: &Invocation, seen: Vec<meeting::Seen>) -> Hello {
         let directory = std::env::current_dir().map(|directory| directory.into_os_string()).unwrap_or_default();
         let words = invocation.global.argv.iter().skip(1).chain([&directory]).map(|word| [word.as_encoded_bytes(), b"\0"].concat());
         Hello {
             node: self.node.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            build: std::fs::read("/proc/self/exe").map(|program| meeting::short(&program)).unwrap_or_default(),
-            command: meeting::short(&words.collect::<Vec<_>>().concat()),
+            build: std::fs::read("/proc/self/exe").map(|program| short(&program)).unwrap_or_default(),
+            command: short(&words.collect::<Vec<_>>().concat()),
             seen,
         }
     }
 
-    fn gather(&self, own: Hello) -> Result<BTreeMap<u32, Hello>> {
+    fn gather<T: DeserializeOwned>(&self, own: T) -> Result<BTreeMap<u32, T>> {
         let mut hellos = BTreeMap::from([(0, own)]);
         let until = Instant::now() + MEET;
         while hellos.len() < self.transport.ranks() as usize {
             let Some((from, message)) = self.transport.receive(until.saturating_duration_since(Instant::now()))? else {
                 let missing: Vec<String> =
                     (0..self.transport.ranks()).filter(|rank| !hellos.contains_key(rank)).take(5).map(|rank| rank.to_string()).collect();
+                self.transport.hurry();
                 let reason = format!("not heard within {} s: rank {}", MEET.as_secs(), missing.join(", "));
                 return Err(Error::new(ErrorKind::TimedOut, "start").because(reason));
             };
@@ -154,7 +179,7 @@ impl Ranks {
     pub fn wait(&self) -> Result<bool> {
         match self.word(OPEN)? {
             Word::Go { journal } => Ok(journal),
-            Word::Leave => Err(Error::new(ErrorKind::Cancelled, "start").because("the first rank has ended")),
+            Word::Leave | Word::Look(_) => Err(Error::new(ErrorKind::Cancelled, "start").because("the first rank has ended")),
         }
     }
 
@@ -225,6 +250,10 @@ impl Transport for Held {
         self.inner.send(to, message)
     }
 
+    fn hurry(&self) {
+        self.inner.hurry();
+    }
+
     fn receive(&self, wait: Duration) -> Result<Option<(u32, Vec<u8>)>> {
         let early = self.early().pop_front();
         if early.is_some() { Ok(early) } else { self.inner.receive(wait) }
@@ -241,6 +270,11 @@ fn decoded<T: DeserializeOwned>(message: &[u8]) -> Result<T> {
         let reason = "a rank speaks another protocol: the ranks run different versions of haul-mpi";
         Error::new(ErrorKind::Usage, "start").because(reason).hint("install the same haul-mpi on all nodes")
     })
+}
+
+/// This rank's part of a rate that holds for the job, where all ranks have the same.
+pub fn share_limit(ranks: Option<&Ranks>, rate: Option<u64>) -> Option<u64> {
+    rate.map(|rate| (rate / ranks.map_or(1, |ranks| u64::from(ranks.transport.ranks()))).max(1))
 }
 
 /// Rules that all ranks need are read from standard input. Names of `--files-from` only the first one needs.

@@ -334,7 +334,7 @@ fn begin_in_place(cx: &Context, name: &Name) -> Option<u32> {
 fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, most: u64) -> u64 {
     let caps = cx.target().caps();
     let steps = cx.job.verify && !in_parts(cx);
-    let second = cx.step.measured().or(cx.job.limit).filter(|_| steps);
+    let second = cx.step.measured().or(cx.meter.limit()).filter(|_| steps);
     let two_seconds = second.map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
     let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK)).min(most);
     let is_one = entry.size <= cx.job.one_part && in_parts(cx);

@@ -22,7 +22,7 @@ use crate::store::Chunk;
 use crate::team::message::{Counts, Message, Pile, Tally, WorkNumbers};
 use crate::team::policy::{Policy, Share, Word};
 use crate::team::{Team, counts};
-use crate::tune::TeamTuner;
+use crate::tune::{TeamLimit, TeamTuner};
 
 use super::context::Context;
 use super::file::open_file::OpenFile;
@@ -48,13 +48,17 @@ pub struct Ranks {
     walked: AtomicBool,
     /// The job ends before its time, and the others know.
     stopping: AtomicBool,
+    /// At rank 0: it waits for the reports of the others.
+    ending: AtomicBool,
     over: AtomicBool,
     receiver: Mutex<Option<JoinHandle<()>>>,
-    /// At rank 0: shows the others that it is alive while it waits for its terminal.
+    /// At rank 0: shows the others that it is alive while it waits for its terminal, or for their reports.
     beater: Mutex<Option<JoinHandle<()>>>,
     supervisor: OnceLock<Arc<Shared>>,
     /// Rank 0: what all ranks may have together.
     tuner: Mutex<TeamTuner>,
+    /// Rank 0: how they share the rate that the job is limited to.
+    limit: Mutex<Option<TeamLimit>>,
     /// The most workers of this rank.
     share: AtomicU32,
 }
@@ -112,14 +116,24 @@ impl Ranks {
             devices: OnceLock::new(),
             walked: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             over: AtomicBool::new(false),
             receiver: Mutex::default(),
             beater: Mutex::default(),
             supervisor: OnceLock::new(),
             share: AtomicU32::new(TeamTuner::new(ranks).share(rank)),
             tuner: Mutex::new(TeamTuner::new(ranks)),
+            limit: Mutex::default(),
             team,
         })
+    }
+
+    /// This rank's share of the rate that the job is limited to, at the beginning.
+    pub fn share_limit(&self, limit: Option<u64>) -> Option<u64> {
+        let team = TeamLimit::new(limit?, self.team.transport.ranks());
+        let share = team.share(self.rank());
+        *lock(&self.limit) = Some(team);
+        Some(share)
     }
 
     pub fn leads(&self) -> bool {
@@ -269,12 +283,14 @@ impl Ranks {
             Message::Stop { why, reason } => {
                 if !self.stopping.swap(true, Ordering::AcqRel) {
                     if why == Stop::Failure {
+                        self.team.transport.hurry();
                         cx.out.fail(&Error::new(ErrorKind::Broken, "work together").because(reason), Kind::Unknown);
                     }
                     cx.cancel.set(why);
                     self.ring();
                 }
             }
+            Message::Limit(rate) => cx.meter.limit_to(rate),
             Message::Workers(most) => self.share.store(most.max(1), Ordering::Relaxed),
             Message::Alive(node, counts, work) => {
                 if let Some(heard) = self.desk().heard.get_mut(&from) {
@@ -306,6 +322,7 @@ impl Ranks {
         }
         cx.out.fail(e, Kind::Unknown);
         cx.cancel.set(Stop::Failure);
+        self.team.transport.hurry();
         self.stop_all(Stop::Failure, e.reason());
         self.ring();
     }

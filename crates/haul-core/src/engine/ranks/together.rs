@@ -104,6 +104,21 @@ impl Ranks {
         shares.into_iter().for_each(|(rank, most)| self.send(cx, rank, &Message::Workers(most)));
     }
 
+    /// Rank 0: divides the rate that the job is limited to among those that have something to move.
+    pub fn limit(&self, cx: &Context, own: impl FnOnce() -> RankWork) {
+        let now = cx.clock.began.elapsed();
+        let mut limit = lock(&self.limit);
+        let Some(team) = limit.as_mut().filter(|team| team.is_due(now)) else { return };
+        let moved: Vec<u64> = self.all_work(own()).iter().map(|work| work.bytes).collect();
+        if !team.look(now, &moved) {
+            return;
+        }
+        let shares: Vec<(u32, u64)> = self.others().map(|rank| (rank, team.share(rank))).collect();
+        cx.meter.limit_to(team.share(0));
+        drop(limit);
+        shares.into_iter().for_each(|(rank, rate)| self.send(cx, rank, &Message::Limit(rate)));
+    }
+
     /// Of this rank.
     pub fn most_workers(&self) -> u32 {
         self.share.load(Ordering::Relaxed)
@@ -143,8 +158,8 @@ impl Ranks {
         }
     }
 
-    /// Rank 0: its supervisor may have to wait for a terminal that is stopped, or a pipe that nobody reads. That is no reason for the
-    /// others to end the job.
+    /// Rank 0: its supervisor may have to wait for a terminal that is stopped, or a pipe that nobody reads, and at the end for reports.
+    /// That is no reason for the others to end the job.
     pub fn beat_while_printing(&self, cx: &Context) {
         let beat = BEAT.min(self.team.silence / 4);
         let mut was_printing = false;
@@ -155,7 +170,7 @@ impl Ranks {
                 return;
             }
             let is_printing = cx.out.observer.is_printing();
-            if is_printing && was_printing {
+            if is_printing && was_printing || self.ending.load(Ordering::Relaxed) {
                 let alive = Message::Alive(node(), Counts::default(), WorkNumbers::default());
                 self.others().for_each(|rank| self.try_send(rank, &alive));
             }
@@ -172,12 +187,14 @@ impl Ranks {
         let most = if cx.cancel.is_set() { GRACE } else { self.team.silence };
         if self.leads() {
             let all = self.team.transport.ranks() as usize - 1;
+            self.ending.store(true, Ordering::Relaxed);
             self.wait(most, |desk| desk.reports.len() == all);
             let mut reports = std::mem::take(&mut self.desk().reports);
             reports.sort_by_key(|(rank, _)| *rank);
             // Of a run that was stopped before, nobody expects that all of it is known.
             let expected = report.ending == Ending::Complete || !cx.cancel.is_set();
             for rank in self.others().filter(|rank| expected && reports.iter().all(|(other, _)| other != rank)) {
+                self.team.transport.hurry();
                 report.fail(&Error::new(ErrorKind::Broken, "work together").because(format!("rank {rank} did not report")));
             }
             reports.into_iter().for_each(|(_, other)| *report += other);
@@ -187,18 +204,19 @@ impl Ranks {
             // Rank 0 does not wait for longer: its terminal may be stopped.
             cx.out.observer.flush(most / 2);
             self.try_send(0, &Message::Report(counts::encode(report)));
-            // Rank 0 waits for all reports, or for its terminal: then it shows that it is alive.
-            let (began, longest) = (Instant::now(), most * 3);
+            // Rank 0 waits for all reports, or for its terminal, and shows that it is alive.
+            let began = Instant::now();
             let mut is_lost = false;
             while !self.desk().bye && !is_lost {
                 self.wait(Duration::from_secs(1).min(most), |desk| desk.bye);
                 let heard = self.desk().heard.get(&0).map_or(began, |heard| heard.at.max(began));
-                is_lost = heard.elapsed() >= longest || cx.cancel.is_set() && began.elapsed() >= most;
+                is_lost = heard.elapsed() >= most || cx.cancel.is_set() && began.elapsed() >= most;
             }
             if !self.desk().bye && !cx.cancel.is_set() {
                 let e = Error::new(ErrorKind::Broken, "work together");
-                let e = e.because(format!("rank 0 has not confirmed the report of rank {} within {} s", self.rank(), longest.as_secs()));
+                let e = e.because(format!("rank 0 has not confirmed the report of rank {} within {} s", self.rank(), most.as_secs()));
                 let e = e.hint("run the same command again: what has been done is found");
+                self.team.transport.hurry();
                 report.fail(&e);
                 cx.out.observer.on(&Event::Failed { error: &e, kind: Kind::Unknown });
             }

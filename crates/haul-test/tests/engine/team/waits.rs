@@ -204,6 +204,6 @@ fn a_rank_whose_report_is_not_confirmed_says_so() {
     assert_eq!((reports[0].ending, reports[0].failed), (Ending::Complete, 0), "{:?}", reports[0].failures);
     for rank in [1, 2] {
         let reasons: Vec<&str> = reports[rank].failures.iter().map(|failure| &failure.reason[..]).collect();
-        assert_eq!(reasons, [format!("rank 0 has not confirmed the report of rank {rank} within 6 s")]);
+        assert_eq!(reasons, [format!("rank 0 has not confirmed the report of rank {rank} within 2 s")]);
     }
 }

@@ -28,20 +28,20 @@ use crate::flags::{CheckFlags, Global};
 use crate::hosts::Hosts;
 use crate::open::{self, Argument};
 use crate::out;
-use crate::ranks::Ranks;
 use crate::ranks::shared::{self, Shared};
+use crate::ranks::{self, Ranks};
 use crate::render::Clock;
 use crate::render::json::{self, Checked, Checks, Failed, Item, Record};
 
 /// Compares the tree with the manifest and reports what differs.
 pub fn check(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<&Ranks>) -> Exit {
+    let cancel = Cancel::default();
+    let meter = Meter::new(cancel.clone(), ranks::share_limit(ranks, flags.spec.performance.bandwidth));
+    let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
     let lead = |session: Option<&Arc<Session>>| {
         let ranks = session.map(|session| Shared { session, argument: 0 });
-        compared(flags, input, global, ranks).unwrap_or_else(|e| out::error_in(&e, Mode::Check))
+        compared(flags, input, reading, global, ranks).unwrap_or_else(|e| out::error_in(&e, Mode::Check))
     };
-    let cancel = Cancel::default();
-    let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
-    let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
     let help = |stage, phase, asked: &Argument<'_>| {
         let (stage, opened) = shared::opened(stage, || open::argument(asked))?;
         compare::help(stage, phase, Tree { opened: &opened, path: &asked.path, manifest: None }, reading)
@@ -49,7 +49,7 @@ pub fn check(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<&
     shared::run(ranks, std::slice::from_ref(&flags.spec.destination), &flags.connect, lead, help)
 }
 
-fn compared(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<Shared<'_>>) -> Result<Exit> {
+fn compared(flags: &CheckFlags, input: &Input, reading: Reading<'_>, global: &Global, ranks: Option<Shared<'_>>) -> Result<Exit> {
     let (mut from, manifest): (Box<dyn BufRead + Send>, &[u8]) = match input {
         Input::Stdin => (Box::new(io::BufReader::new(io::stdin())), b"-"),
         Input::File(path) => {
@@ -82,9 +82,6 @@ fn compared(flags: &CheckFlags, input: &Input, global: &Global, ranks: Option<Sh
         destination: None,
     });
     let reports = Reports { found: &|found| reporter.found(found), failed: &|e, kind| reporter.failed(e, kind) };
-    let cancel = Cancel::default();
-    let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
-    let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
     let within = match input {
         Input::Stdin => None,
         Input::File(path) => std::fs::canonicalize(path).ok().and_then(|real| opened.path_of(&real)),
