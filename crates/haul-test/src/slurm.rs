@@ -45,7 +45,8 @@ impl Slurm {
              SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1\nReturnToService=2\nKillWait=5\nJobRequeue=1\n\
              JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\nSlurmdParameters=config_overrides\n\
              NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node} CPUs={slots} RealMemory=1000\n\
-             PartitionName=main Nodes=n1 Default=YES MaxTime=INFINITE State=UP\n",
+             PartitionName=main Nodes=n1 Default=YES MaxTime=INFINITE State=UP\n\
+             PartitionName=short Nodes=n1 MaxTime=5 MaxNodes=1 State=UP\n",
             socket = show("munge.sock"),
             state = show("state"),
             spool = show("spool"),

@@ -130,6 +130,37 @@ fn a_script_is_what_sbatch_takes() {
     w.scratch.assert_same("src", "dst", What::USUAL);
 }
 
+/// Slurm lets a job wait for ever that asks for more than its partition allows.
+#[test]
+fn a_job_asks_for_no_more_than_its_partition_allows() {
+    let w = World::new(2, "src: file=3K");
+    let cut = w.haul("slurm --submit --cpus 1 --time 2h --partition short src/ dst").ends(0);
+    let job = cut.says("cut to 5m00s, the limit of partition short").out.trim().to_string();
+    w.until(&job, "COMPLETED");
+    assert_eq!(w.slurm.job(&job, "TimeLimit"), "00:05:00");
+    let module = "--nodes 3 --module haul --partition short --time 1m --mpi pmix";
+    let fewer = w.haul(&format!("slurm {module} src/ dst")).ends(0).says("1 node in place of 3: the limit of partition short");
+    assert!(fewer.out.contains("#SBATCH --nodes=1\n#SBATCH --ntasks=3\n"), "{fewer}");
+    // The default one has no limit.
+    assert!(w.haul("slurm --time 2h src/ dst").ends(0).out.contains("--time=02:00:00"));
+}
+
+#[test]
+fn what_would_not_run_is_not_written() {
+    let w = World::new(2, "src: file=3K");
+    let several = "slurm --nodes 1 --tasks 2 --module haul";
+    w.haul(&format!("{several} src/ dst")).ends(1).says("srun starts no MPI here").says("add --mpi pmix");
+    w.haul(&format!("{several} --mpi pmix src/ dst")).ends(0).says("--mpi=pmix haul-mpi cp");
+    // Copied to where haul-mpi is not.
+    let haul = w.scratch.path("haul");
+    fs::copy(w.scratch.haul("").command().get_program(), &haul).expect("copied");
+    let alone = w.scratch.program(Command::new(&haul), "slurm --tasks 2 --mpi pmix src/ dst");
+    alone.ends(1).says("haul-mpi, which is neither beside haul nor in the path");
+    // It does not ask to be run again, as the limit kills it.
+    let unlimited = w.haul("slurm --time 1h src/ dst -- --deadline none").ends(0);
+    assert!(!unlimited.out.contains("cp --requeue") && unlimited.out.contains("#SBATCH --no-requeue\n"), "{unlimited}");
+}
+
 #[test]
 fn a_step_of_several_tasks_is_refused_and_one_task_runs() {
     let w = World::new(4, "src: file=3K");

@@ -41,6 +41,53 @@ pub fn parse_left(text: &str) -> Option<Duration> {
     days.checked_mul(86_400)?.checked_add(seconds).map(Duration::from_secs)
 }
 
+/// What a partition allows one job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    pub name: String,
+    pub time: Option<Duration>,
+    pub nodes: Option<u32>,
+}
+
+/// What `sinfo` says of a partition, by default of Slurm's default; `None` where it does not answer.
+pub fn partition(name: Option<&str>) -> Option<Partition> {
+    let mut command = Command::new("sinfo");
+    command.args(["--noheader", "--format", "%P|%l|%s"]);
+    if let Some(name) = name {
+        command.args(["--partition", name]);
+    }
+    parse_partition(&run(command, ASK).ok()?, name)
+}
+
+/// Of several partitions the job waits for the one that allows most.
+pub fn parse_partition(text: &str, name: Option<&str>) -> Option<Partition> {
+    let lines = text.lines().filter_map(|line| {
+        let (partition, limits) = line.trim().split_once('|')?;
+        let (time, nodes) = limits.split_once('|')?;
+        // The default one has a star.
+        (name.is_some() || partition.ends_with('*')).then_some((partition.trim_end_matches('*'), time, nodes))
+    });
+    let limits = lines.map(|(name, time, nodes)| {
+        let nodes = nodes.rsplit('-').next().and_then(|most| most.parse().ok());
+        Partition { name: name.into(), time: parse_left(time), nodes }
+    });
+    limits.reduce(|one, other| {
+        let name = if one.name == other.name { one.name } else { format!("{},{}", one.name, other.name) };
+        let most = |one: Option<u32>, other: Option<u32>| one.zip(other).map(|(one, other)| one.max(other));
+        Partition { name, time: one.time.zip(other.time).map(|(one, other)| one.max(other)), nodes: most(one.nodes, other.nodes) }
+    })
+}
+
+/// Whether `srun` without `--mpi` starts tasks that know nothing of each other.
+pub fn starts_no_mpi() -> bool {
+    let mut command = Command::new("scontrol");
+    command.args(["show", "config"]);
+    run(command, ASK).is_ok_and(|text| {
+        let settings = text.lines().filter_map(|line| line.split_once('='));
+        settings.into_iter().any(|(name, value)| name.trim() == "MpiDefault" && value.trim() == "none")
+    })
+}
+
 /// Has the job run once more, from its beginning. Slurm ends it for that: nothing may be left to do.
 ///
 /// # Errors

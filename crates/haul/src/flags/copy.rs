@@ -397,6 +397,9 @@ impl SafetyArgs {
         if self.requeue && self.dry_run {
             return Err("--requeue has no effect with --dry-run, which copies nothing; omit one".into());
         }
+        if self.requeue && batch.unlimited {
+            return Err("--requeue has no effect with --deadline none: the job's limit ends the run before it can requeue; omit one".into());
+        }
         Ok(BatchChoice { requeue: self.requeue, ..batch })
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
+use haul_core::place::Scheme;
 use haul_core::place::url::without_password;
 use haul_core::spec::Selection;
 
@@ -213,12 +214,8 @@ impl SlurmArgs {
             return Err("--time 0 leaves the job no time; name a duration, as in --time 2h".into());
         }
         let given = self.copy.iter().any(|word| word == "--requeue");
-        let requeue = !self.no_requeue && self.command.resumes();
+        let options = self.copy.len();
         let mut words = self.copy;
-        // Only Slurm lets a job requeue itself; PBS runs it again when a node has failed.
-        if requeue && !self.pbs && !given {
-            words.push("--requeue".into());
-        }
         words.push("--".into());
         words.extend(self.paths);
         // A script is kept, and each node that runs it shows its words.
@@ -226,7 +223,13 @@ impl SlurmArgs {
             let shown = haul_core::entry::show(&without_password(word.as_bytes()));
             return Err(format!("the password of '{shown}' would be written into the script; put it into ~/.netrc"));
         }
-        let subject = inner(self.command, &words, environment)?;
+        let (subject, is_unlimited) = inner(self.command, &words, environment)?;
+        // One that ignores the job's limit is killed by it.
+        let requeue = !self.no_requeue && self.command.resumes() && !is_unlimited;
+        // Only Slurm lets a job requeue itself; PBS runs it again when a node has failed.
+        if requeue && !self.pbs && !given {
+            words.insert(options, "--requeue".into());
+        }
         let for_lines = [&self.partition, &self.account, &self.job_name, &self.job_log, &self.mpi];
         let lines = for_lines.into_iter().flatten().chain(&self.option).chain(&self.module);
         if let Some(word) = lines.into_iter().find(|word| !fits_a_line(word)) {
@@ -262,19 +265,28 @@ impl SlurmArgs {
     }
 }
 
-/// The words of a copy, read now rather than when the job runs.
-fn inner(operation: JobOperation, words: &[OsString], environment: &Environment<'_>) -> Result<Subject, Refusal> {
+/// The words of a copy, read now rather than when the job runs; and whether it ignores the job's limit.
+fn inner(operation: JobOperation, words: &[OsString], environment: &Environment<'_>) -> Result<(Subject, bool), Refusal> {
     let argv: Vec<OsString> = ["haul", operation.word()].into_iter().map(OsString::from).chain(words.iter().cloned()).collect();
     let parsed = parse(&argv, environment).map_err(|e| first_paragraph(&e.text.plain))?;
     let Parsed::Run(invocation) = parsed else { return Err("--help is no option of a job".into()) };
-    match invocation.command {
-        Command::Copy(flags) => Ok(Subject { sources: flags.spec.sources, selection: flags.spec.selection, connect: flags.connect }),
-        Command::Check(flags) => Ok(Subject { sources: flags.spec.sources, selection: flags.spec.selection, connect: flags.connect }),
-        Command::Sum(flags) => Ok(Subject { sources: flags.sources, selection: flags.selection, connect: flags.connect }),
-        Command::Du(flags) => Ok(Subject { sources: flags.places, selection: flags.selection, connect: flags.connect }),
-        Command::Rm(flags) => Ok(Subject { sources: flags.places, selection: flags.selection, connect: flags.connect }),
-        other => Err(format!("{other:?} is no copy")),
-    }
+    let is_dir = |place: &Location| place.scheme == Scheme::LOCAL && is_directory(&place.path);
+    let (sources, selection, connect, is_unlimited) = match invocation.command {
+        Command::Copy(flags) => (flags.spec.sources, flags.spec.selection, flags.connect, flags.batch.unlimited),
+        Command::Check(flags) => (flags.spec.sources, flags.spec.selection, flags.connect, flags.batch.unlimited),
+        Command::Sum(flags) => (flags.sources, flags.selection, flags.connect, false),
+        Command::Du(flags) => (flags.places, flags.selection, flags.connect, false),
+        Command::Rm(flags) => match flags.places.iter().find(|place| !flags.recursive && is_dir(place)) {
+            None => (flags.places, flags.selection, flags.connect, false),
+            Some(place) => return Err(format!("{place} is a directory, which rm removes with -r: add `-- -r`")),
+        },
+        other => return Err(format!("{other:?} is no copy")),
+    };
+    Ok((Subject { sources, selection, connect }, is_unlimited))
+}
+
+fn is_directory(path: &[u8]) -> bool {
+    std::path::Path::new(std::ffi::OsStr::from_bytes(path)).symlink_metadata().is_ok_and(|facts| facts.is_dir())
 }
 
 fn first_paragraph(text: &str) -> Refusal {

@@ -28,6 +28,20 @@ pub struct Limit {
     pub because: String,
 }
 
+impl Limit {
+    /// At most what the partition allows: a job that asks for more waits for ever.
+    #[must_use]
+    pub fn within(self, most: Option<Duration>, partition: &str, stopped: Stopped) -> Limit {
+        match most.filter(|most| *most < self.time) {
+            None => self,
+            Some(time) => {
+                let cut = format!("cut to {}, the limit of partition {partition}", units::duration(time));
+                Limit { time, because: format!("{}; {cut}; {}", self.because, stopped.words()) }
+            }
+        }
+    }
+}
+
 /// What follows when the limit stops a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -104,6 +118,14 @@ mod tests {
         assert_eq!(of(None, None).time, MOST);
         insta::assert_snapshot!(of(Some(3600 * GIB), Some(3_600_000)).because, @"3.52 TiB at 1.00 GiB/s, 3,600,000 files at 1,000/s: about 2h00m");
         assert!(of(Some(GIB), Some(1)).because.contains(", 1 file at "));
+        let cut = of(Some(3600 * GIB), Some(0)).within(Some(hours(1.0)), "short", Stopped::Requeued);
+        assert_eq!(cut.time, hours(1.0));
+        assert!(
+            cut.because.ends_with("; cut to 1h00m, the limit of partition short; the job runs again until all is done"),
+            "{}",
+            cut.because
+        );
+        assert_eq!(of(Some(GIB), Some(3)).within(Some(hours(1.0)), "short", Stopped::Requeued).time, hours(0.5));
         let given = limit(Size::default(), &WORK, Some(hours(0.1)), Stopped::Requeued);
         assert_eq!((given.time, given.because.as_str()), (hours(0.1), "as given"));
     }

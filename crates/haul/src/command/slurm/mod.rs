@@ -14,7 +14,7 @@ use super::du;
 use crate::allocation::command;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::slurm::{SlurmFlags, Subject};
+use crate::flags::slurm::{Batch, SlurmFlags, Subject};
 use crate::hosts::Hosts;
 use crate::open::Argument;
 use crate::{open, out, transfer};
@@ -33,7 +33,21 @@ fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
         _ if flags.batch.requeue && !flags.batch.pbs => Stopped::Requeued,
         _ => Stopped::Resubmitted,
     };
-    let limit = estimate::limit(size, &flags.work, flags.resources.time, stopped);
+    let several = flags.resources.tasks > 1;
+    let program = program(several, &flags.batch)?;
+    let partition = if flags.batch.pbs { None } else { command::partition(flags.batch.partition.as_deref()) };
+    let partition = partition.unwrap_or_default();
+    let limit = estimate::limit(size, &flags.work, flags.resources.time, stopped).within(partition.time, &partition.name, stopped);
+    let mut resources = flags.resources.clone();
+    if let Some(most) = partition.nodes.filter(|most| *most < resources.nodes) {
+        let nodes = crate::render::things(u64::from(most), "node");
+        out::say(&format!("{nodes} in place of {}: the limit of partition {}", resources.nodes, partition.name));
+        resources.nodes = most;
+    }
+    if several && !flags.batch.pbs && flags.batch.mpi.is_none() && command::starts_no_mpi() {
+        let e = Error::new(ErrorKind::Usage, "start tasks").because("srun starts no MPI here unless told to (MpiDefault = none)");
+        return Err(e.hint("add --mpi pmix, or another of `srun --mpi=list`: the one that the MPI of haul-mpi is built for"));
+    }
     if !global.quiet {
         out::say(&format!("time limit {}: {}", estimate::slurm_time(limit.time), limit.because));
     }
@@ -42,12 +56,12 @@ fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
     let label = source.split(|b| *b == b'/').rfind(|part| !part.is_empty() && *part != b".").unwrap_or_default();
     let text = Script {
         batch: &flags.batch,
-        resources: &flags.resources,
+        resources: &resources,
         limit: &limit,
         operation: flags.operation,
         words: &flags.words,
         directory: &directory,
-        program: &program(flags.resources.tasks > 1, flags.batch.modules.is_empty()),
+        program: &program,
         label,
     }
     .text();
@@ -65,11 +79,24 @@ fn print(text: &[u8]) -> Result<Exit> {
     out::print(text).map(|()| Exit::Success).map_err(|e: io::Error| Error::io(e, "write"))
 }
 
-/// This program, or the one over MPI beside it; that of the module where modules are loaded.
-fn program(several: bool, here: bool) -> PathBuf {
+/// This program, or the one over MPI beside it or in the path; that of the module where modules are loaded.
+fn program(several: bool, batch: &Batch) -> Result<PathBuf> {
     let name = if several { "haul-mpi" } else { "haul" };
-    let own = std::env::current_exe().ok().filter(|_| here);
-    own.map(|path| path.with_file_name(name)).filter(|path| path.exists()).unwrap_or_else(|| name.into())
+    if !batch.modules.is_empty() {
+        return Ok(name.into());
+    }
+    let beside = std::env::current_exe().ok().map(|path| path.with_file_name(name)).filter(|path| path.exists());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_in_path = || std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
+    if let Some(program) = beside {
+        return Ok(program);
+    }
+    if several && !is_in_path() {
+        let e =
+            Error::new(ErrorKind::Usage, "start tasks").because("several tasks run haul-mpi, which is neither beside haul nor in the path");
+        return Err(e.hint("build it with `cargo build --release -p haul-mpi`, or name its module with --module; one task needs haul only"));
+    }
+    Ok(name.into())
 }
 
 /// What is known of the sources: as given, else counted while it takes no longer than allowed.

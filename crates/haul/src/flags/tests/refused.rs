@@ -35,6 +35,8 @@ fn contradictions_have_a_next_step() {
         ("cp --expires notadate a s3://b/a", "'--expires <DATE>'"),
         ("cp --timeout 60 a b", "60s"),
         ("slurm --time 0s a b", "--time 2h"),
+        ("slurm --command rm /", "add `-- -r`"),
+        ("cp --requeue --deadline none a b", "omit one"),
         ("cp --chmod u+z a b", "none of r, w"),
         ("cp --preserve=colour a b", "there are mode"),
         ("cp -j 0 a b", "1..=4096"),
