@@ -18,10 +18,13 @@ use crate::exit::Exit;
 use crate::flags::global::Progress;
 use crate::flags::{BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
 use crate::location::Scheme;
-use crate::out;
+use crate::{out, render};
 
 /// Bytes of a line: some hundred names.
 const LINE_MOST: u64 = 1 << 20;
+
+/// Failed lines that are named at the end.
+const NAMED: usize = 20;
 
 /// What all workers share.
 struct Batch<'a> {
@@ -30,8 +33,15 @@ struct Batch<'a> {
     global: &'a Global,
     stop: Arc<AtomicBool>,
     copies: Arc<AtomicUsize>,
-    /// The worst of the lines so far, and how many failed.
-    ended: Mutex<(Exit, u64)>,
+    ended: Mutex<Ended>,
+}
+
+/// How the lines so far have ended.
+struct Ended {
+    worst: Exit,
+    failed: u64,
+    /// The first of them: number, code and text.
+    named: Vec<(u64, u8, String)>,
 }
 
 /// The lines that nobody has taken yet.
@@ -83,7 +93,14 @@ pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
     if let Err(e) = listen(stop.clone(), copies.clone()) {
         return out::error(&e);
     }
-    let batch = Batch { lines: Mutex::new(Lines { from, number: 0 }), flags, global, stop, copies, ended: Mutex::new((Exit::Success, 0)) };
+    let batch = Batch {
+        lines: Mutex::new(Lines { from, number: 0 }),
+        flags,
+        global,
+        stop,
+        copies,
+        ended: Mutex::new(Ended { worst: Exit::Success, failed: 0, named: Vec::new() }),
+    };
     std::thread::scope(|scope| {
         for _ in 1..flags.jobs {
             // Fewer threads do the same work.
@@ -91,11 +108,17 @@ pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
         }
         batch.work();
     });
-    let (worst, failed) = *batch.ended.lock().unwrap_or_else(PoisonError::into_inner);
-    if failed > 0 {
-        out::say(&format!("{failed} of the lines failed"));
+    let mut ended = batch.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if ended.failed > 0 {
+        // Several lines at once end in any order.
+        ended.named.sort_unstable();
+        out::say(&format!("{} failed:", render::things(ended.failed, "line")));
+        ended.named.iter().for_each(|(number, code, line)| out::say(&format!("  line {number} ({code}): {line}")));
+        if ended.failed > ended.named.len() as u64 {
+            out::say(&format!("  and {} more", ended.failed - ended.named.len() as u64));
+        }
     }
-    worst
+    ended.worst
 }
 
 impl Batch<'_> {
@@ -105,7 +128,7 @@ impl Batch<'_> {
             let (number, line) = match next {
                 None => return,
                 Some(Ok(next)) => next,
-                Some(Err(e)) => return self.ends(out::error(&Error::io(e, "read the commands"))),
+                Some(Err(e)) => return self.ends(out::error(&Error::io(e, "read the commands")), None),
             };
             let shown = show(&line);
             if self.flags.jobs == 1 && !self.global.quiet {
@@ -117,16 +140,23 @@ impl Batch<'_> {
             } else if self.flags.jobs > 1 && !self.global.quiet {
                 out::say(&format!("line {number}: done: {shown}"));
             }
-            self.ends(exit);
+            self.ends(exit, Some((number, shown)));
         }
     }
 
-    fn ends(&self, exit: Exit) {
+    /// `line` is its number and text.
+    fn ends(&self, exit: Exit, line: Option<(u64, String)>) {
         if exit == Exit::Success {
             return;
         }
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        *ended = (ended.0.or_worse(exit), ended.1 + 1);
+        ended.worst = ended.worst.or_worse(exit);
+        if let Some((number, line)) = line {
+            ended.failed += 1;
+            if ended.named.len() < NAMED {
+                ended.named.push((number, exit.code(), line));
+            }
+        }
         if self.flags.exit_on_error || exit == Exit::Signal {
             self.stop.store(true, Ordering::Relaxed);
         }

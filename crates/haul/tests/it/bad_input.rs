@@ -375,3 +375,13 @@ fn a_read_only_destination() {
     assert!(ran.err.contains("ead-only file system"), "{}", ran.err);
     assert_eq!(ran.err.lines().filter(|l| l.contains("ead-only")).count(), 1, "one message: {}", ran.err);
 }
+
+#[test]
+fn a_run_of_many_lines_ends_with_those_that_failed() {
+    let w = World::new("a=1");
+    w.write("list", "cp a b\ncp absent c\ncp a d\nrm gone\nlx a\n");
+    let ended = w.haul("run --jobs 3 list").ends(23);
+    let lines: Vec<&str> = ended.err.lines().collect();
+    let last = ["haul: 3 lines failed:", "haul:   line 2 (23): cp absent c", "haul:   line 4 (23): rm gone", "haul:   line 5 (1): lx a"];
+    assert_eq!(&lines[lines.len() - 4..], last, "{ended}");
+}
