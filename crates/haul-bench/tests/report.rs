@@ -225,10 +225,7 @@ fn what_was_cut_off_is_no_headline_and_unequal_work_has_no_durations() {
     // Nothing else is there to speak of.
     let (header, samples) = cut_off(0.49, false);
     let only = (header, samples.into_iter().skip(1).collect());
-    says(
-        &text(&only),
-        "Read, files of 4 KiB: no sound rate; 800,000 operations/s with 8 threads, own directories, where only 49 % of the files count.",
-    );
+    says(&text(&only), "Read, files of 4 KiB: no sound rate, as less than 90 % of the files count.");
     // All threads were at work until the time was over: that is a rate.
     let timed = text(&cut_off(0.49, true));
     says(&timed, "Read, files of 4 KiB: 800,000 operations/s at best, with 8 threads, own directories.");

@@ -95,6 +95,9 @@ const TINY: u64 = 64 << 10;
 /// With more workers than this a user means it.
 const FEW_WORKERS: u32 = 8;
 
+/// Seconds of a run in which start and end weigh as much as what it did.
+const SHORT: f64 = 0.5;
+
 /// Names what limited the run. Pure.
 pub fn verdict(report: &Report, machine: Machine, ends: &Ends) -> Verdict {
     let facts = Facts::of(report, machine, ends);
@@ -216,7 +219,7 @@ fn find_limiter(facts: &Facts<'_>) -> (Limiter, String) {
         return (Limiter::DryRun, "dry run: nothing was copied".into());
     }
     let anything = report.made.total() + report.kept.total() + report.passed_over + report.deleted.total() + report.bytes;
-    if *wall < 0.05 || anything == 0 {
+    if *wall < SHORT || anything == 0 {
         return (Limiter::TooShort, "run too short for analysis".into());
     }
     let throttled = facts.share_of(Stage::Throttled);

@@ -247,8 +247,10 @@ function measure(width, page) {
       for (let j = 0; j < i; j++)
         if (overlap(texts[i][1], texts[j][1])) say(title + ': "' + texts[i][0] + '" lies on "' + texts[j][0] + '"');
   }
+  for (const folded of page.querySelectorAll('details')) folded.open = true;
   for (const table of page.querySelectorAll('table')) {
     const box = table.parentElement;
+    if (box.scrollWidth > box.clientWidth) say('a table is cut: ' + table.caption?.textContent + ', ' + box.scrollWidth + ' of ' + box.clientWidth);
     if (!box.classList.contains('scroll') || box.getBoundingClientRect().right > width) say('a table leaves its box');
   }
   return drawn;

@@ -132,13 +132,18 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Of files that were just made.
+    pub fn new(size: u64) -> Shape {
+        Shape { size, appended: 0, version: 0, tree: Tree::First }
+    }
+
     pub fn whole(self) -> u64 {
         self.size.saturating_mul(self.appended + 1)
     }
 
     pub fn after(&mut self, op: Operation) {
         match op {
-            Operation::Create => *self = Shape { size: self.size, appended: 0, version: 0, tree: Tree::First },
+            Operation::Create => *self = Shape::new(self.size),
             Operation::Append => self.appended += 1,
             Operation::Overwrite => self.version += 1,
             Operation::TruncateOverwrite => (self.version, self.appended) = (self.version + 1, 0),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::operation::{Operation, Step, steps};
 use super::pattern::Pattern;
-use super::place::{Layout, Place, Shape, Task, Tree};
+use super::place::{Layout, Place, Shape, Task};
 use super::settings::{Case, Settings};
 use super::thread::{Common, Gate, LOOK};
 use super::window::{Tally, Window};
@@ -241,8 +241,17 @@ pub fn run(
         for (at, case) in cases.iter().copied().enumerate() {
             let layout = Arc::new(settings.layout(case));
             let files = layout.counts.first().copied().unwrap_or(0);
-            let known = |op| have(op, case, files, repetition);
-            if plan.iter().all(|step| !matches!(step, Step::Measure(op) if !known(*op))) {
+            let known = |op, shape| have(op, sized(case, op, shape), files, repetition);
+            let mut shape = Shape::new(case.size);
+            let mut is_known = |step: &Step| {
+                let known = !matches!(step, Step::Measure(op) if !known(*op, shape));
+                shape.after(match step {
+                    Step::Clear => Operation::Create,
+                    Step::Prepare(op) | Step::Measure(op) => *op,
+                });
+                known
+            };
+            if plan.iter().all(|step| is_known(step)) {
                 continue;
             }
             each(Event::Case { case, repetition, number: (repetition as usize - 1) * cases.len() + at + 1, of })?;
@@ -254,15 +263,20 @@ pub fn run(
     Ok(())
 }
 
+/// What is appended to files is read, too.
+fn sized(case: Case, operation: Operation, shape: Shape) -> Case {
+    Case { size: if operation == Operation::Read { shape.whole() } else { case.size }, ..case }
+}
+
 impl Work<'_> {
     fn case(
         &self,
         plan: &[Step],
         repetition: u32,
-        known: &dyn Fn(Operation) -> bool,
+        known: &dyn Fn(Operation, Shape) -> bool,
         each: &mut dyn FnMut(Event<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut shape = Shape { size: self.case.size, appended: 0, version: 0, tree: Tree::First };
+        let mut shape = Shape::new(self.case.size);
         let mut usable = self.layout.counts.clone();
         self.place.clear(self.cancel)?;
         self.place.lay(&self.layout)?;
@@ -277,7 +291,7 @@ impl Work<'_> {
                     continue;
                 }
                 Step::Prepare(operation) => (*operation, false),
-                Step::Measure(operation) => (*operation, !known(*operation)),
+                Step::Measure(operation) => (*operation, !known(*operation, shape)),
             };
             if operation == Operation::Create {
                 usable.clone_from(&self.layout.counts);
@@ -292,6 +306,7 @@ impl Work<'_> {
             let at = format!("{:.3}", jiff::Timestamp::now());
             let worked = self.operate(operation, shape, &usable)?;
             let asked = usable.iter().sum();
+            let case = sized(self.case, operation, shape);
             shape.after(operation);
             let mut parts = worked.parts.into_iter();
             let Some((thread, mut all)) = parts.next() else { continue };
@@ -316,7 +331,7 @@ impl Work<'_> {
             }
             let measured = Measured {
                 operation,
-                case: self.case,
+                case,
                 repetition,
                 at,
                 each: self.layout.counts.first().copied().unwrap_or(0),

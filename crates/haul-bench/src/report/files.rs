@@ -36,18 +36,13 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
     let line_name = |p: &Point<'_>| Some(p.described(&without)).filter(|name| !name.is_empty()).unwrap_or_else(|| operation.to_string());
     let row_name = |p: &Point<'_>| format!("{}, {}", threads_words(p), line_name(p));
     let sound: Vec<&Point<'_>> = group.iter().copied().filter(|p| p.partial().is_none()).collect();
-    let best = ranked(&sound, metric).first().or(ranked(group, metric).first()).copied();
-    document.main.push(match best {
-        None => format!("{what}: nothing succeeded, so there is no rate."),
+    document.main.push(match ranked(&sound, metric).first() {
         Some(best) => {
             let rate = best.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
-            match best.partial() {
-                None => format!("{what}: {rate} at best, with {}.", row_name(best)),
-                Some(share) => {
-                    format!("{what}: no sound rate; {rate} with {}, where only {} of the files count.", row_name(best), percent(share))
-                }
-            }
+            format!("{what}: {rate} at best, with {}.", row_name(best))
         }
+        None if ranked(group, metric).is_empty() => format!("{what}: nothing succeeded, so there is no rate."),
+        None => format!("{what}: no sound rate, as less than {} of the files count.", percent(ENOUGH)),
     });
     let lines = grouped(group, &["same_dir"]);
     let mut section = Section::titled(&what);

@@ -15,6 +15,10 @@ const NARROW: f64 = 340.0;
 const HALF: f64 = 540.0;
 const WIDE: f64 = 880.0;
 
+/// Characters from which on a text, or a number, may be broken anywhere.
+const LONG: usize = 24;
+const LONG_NUMBER: usize = 12;
+
 /// A name of a row that is no longer is not broken.
 const SHORT: usize = 26;
 
@@ -141,14 +145,20 @@ fn table_of(table: &Table) -> String {
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>"
     );
     for column in &table.columns {
-        out += &format!("<th scope=\"col\"{}>{}</th>", if column.numeric { " class=\"number\"" } else { "" }, escape(&column.name));
+        let class = match (column.numeric, column.name.chars().count() > LONG) {
+            (true, _) => " class=\"number\"",
+            (false, true) => " class=\"long\"",
+            (false, false) => "",
+        };
+        out += &format!("<th scope=\"col\"{class}>{}</th>", escape(&column.name));
     }
     out += "</tr></thead>\n<tbody>\n";
     for row in &table.rows {
         out += "<tr>";
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
-            let long = cell.text.chars().count() > 48;
+            let long = cell.text.chars().count() > if column.numeric { LONG_NUMBER } else { LONG };
             let class = match (cell.bad, column.numeric, long) {
+                (_, true, true) => " class=\"number long\"",
                 (true, true, _) => " class=\"bad number\"",
                 (true, ..) => " class=\"bad\"",
                 (_, true, _) => " class=\"number\"",
@@ -157,7 +167,13 @@ fn table_of(table: &Table) -> String {
             };
             let text = escape(&cell.text);
             let class = if at == 0 && class.is_empty() && cell.text.chars().count() > SHORT { " class=\"long\"" } else { class };
-            out += &if at == 0 { format!("<th scope=\"row\"{class}>{text}</th>") } else { format!("<td{class}>{text}</td>") };
+            // On a narrow screen each cell is a line with the column's name before it.
+            let name = escape(&column.name);
+            out += &if at == 0 {
+                format!("<th scope=\"row\"{class} data-name=\"{name}\">{text}</th>")
+            } else {
+                format!("<td{class} data-name=\"{name}\">{text}</td>")
+            };
         }
         out += "</tr>\n";
     }

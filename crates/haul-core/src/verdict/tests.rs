@@ -251,7 +251,7 @@ fn what_was_asked_for_is_named_as_such() {
 #[test]
 fn nothing_is_said_of_what_says_nothing() {
     is(&ran(|r| r.dry = true), MACHINE, &near(), Limiter::DryRun, "dry run");
-    is(&ran(|r| r.elapsed = secs(0.04)), MACHINE, &near(), Limiter::TooShort, "too short");
+    is(&ran(|r| r.elapsed = secs(0.4)), MACHINE, &near(), Limiter::TooShort, "too short");
     is(&ran(|r| r.made = Default::default()), MACHINE, &near(), Limiter::TooShort, "too short");
 }
 
