@@ -47,6 +47,8 @@ pub struct OpenOptions {
     pub blind: bool,
     /// For a destination: how large new files are laid out over servers.
     pub stripe: Stripe,
+    /// For a destination: unfinished files have names of their own for each number. Runs that resume each other have the same.
+    pub lineage: u64,
 }
 
 /// How bytes go from another host to this one.

@@ -20,7 +20,6 @@ use super::source::{changed, compare, endless, open_file};
 use super::token::{Birth, birth_and_size, is_same};
 use super::xattr;
 use super::{Shared, fail};
-use crate::staging::staging_leaf;
 
 /// Bytes that are read at first of a file of unknown size.
 const GUESS: usize = 16 * 1024;
@@ -266,7 +265,7 @@ impl Shared {
                     wanted = old.mode & 0o777;
                     mode = 0o600;
                 }
-                let staging = staging_leaf(leaf, entry.stamp());
+                let staging = self.staging_leaf(leaf, entry.stamp());
                 (stage(handle, &staging, mode, None)?, Some(staging))
             }
         };

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::Bundle;
-use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
 use haul_core::stripe::{Layout, Stripe};
@@ -66,6 +66,8 @@ pub struct Options {
     pub keep_acls: bool,
     /// The layout of new large files where the file system is a Lustre.
     pub stripe: Stripe,
+    /// Staging files have names of their own for each number; 0 for those that every node derives from name and stamp alone.
+    pub lineage: u64,
 }
 
 impl Default for Options {
@@ -79,6 +81,7 @@ impl Default for Options {
             dir_umask: 0,
             keep_acls: false,
             stripe: Stripe::Auto,
+            lineage: 0,
         }
     }
 }
@@ -98,6 +101,7 @@ pub(crate) struct Shared {
     rules: Rules,
     file_system: FileSystem,
     stripe: Stripe,
+    lineage: u64,
     /// Counts the default ACLs that were set: what directories know of theirs holds for one epoch. Starts at 1.
     acl_epoch: AtomicU64,
     /// Copy buffers that are not in use: as many as there were writers at once.
@@ -114,6 +118,10 @@ impl Shared {
         let result = work(&mut buffer);
         lock(&self.buffers).push(buffer);
         result
+    }
+
+    fn staging_leaf(&self, leaf: &[u8], stamp: Stamp) -> Vec<u8> {
+        staging_leaf(leaf, Stamp { version: stamp.version ^ self.lineage, ..stamp })
     }
 
     /// The layout of a new file, where it gets one of its own.
@@ -171,6 +179,7 @@ impl Local {
                 rules,
                 file_system,
                 stripe: options.stripe,
+                lineage: options.lineage,
                 acl_epoch: AtomicU64::new(1),
                 buffers: Mutex::default(),
             }),
@@ -277,7 +286,7 @@ impl Store for Local {
     }
 
     fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+        Some(Token(self.shared.staging_leaf(&entry.name.leaf, entry.stamp()).into()))
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {

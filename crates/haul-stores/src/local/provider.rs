@@ -75,10 +75,10 @@ impl Host for ThisMachine {
 
 impl From<OpenOptions> for Options {
     fn from(options: OpenOptions) -> Options {
-        let OpenOptions { keep_dirlinks, follow, keep_acls, stripe, .. } = options;
+        let OpenOptions { keep_dirlinks, follow, keep_acls, stripe, lineage, .. } = options;
         let Some(umask) = options.umask.filter(|_| options.role != Role::Browse) else { return Options { follow, ..Options::default() } };
         let dir_umask = if options.keep_modes { 0 } else { umask };
         let process = if options.keep_modes && can_be_apart() { 0 } else { umask };
-        Options { keep_dirlinks, follow, umask: process, user_umask: umask, dir_umask, keep_acls, stripe }
+        Options { keep_dirlinks, follow, umask: process, user_umask: umask, dir_umask, keep_acls, stripe, lineage }
     }
 }

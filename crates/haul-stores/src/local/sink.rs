@@ -24,7 +24,6 @@ use super::meta::{self, Now, Target};
 use super::source::FileSource;
 use super::token::{IN_PLACE, birth, is_same, staging_of, token_of};
 use super::{Shared, fail, lustre};
-use crate::staging::staging_leaf;
 
 /// Files from this size on get their room before the first byte, so that a full disk is known at once.
 const PREALLOCATE: u64 = 1 << 20;
@@ -102,7 +101,7 @@ impl FileSink {
     pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<Self> {
         leaf_of(&name.leaf, "create")?;
         let handle = shared.dirs.get(&name.dir)?;
-        let staging = (!spec.in_place).then(|| staging_leaf(&name.leaf, spec.entry.stamp()));
+        let staging = (!spec.in_place).then(|| shared.staging_leaf(&name.leaf, spec.entry.stamp()));
         let (fd, made) = match &staging {
             Some(staging) => (stage(&handle, staging, 0o600, shared.layout(spec.entry.size, spec.chunk))?, true),
             None => match openat(&*handle, &*name.leaf, WRITE | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o600)) {

@@ -17,7 +17,6 @@ use super::sink::{directory_there, put_in_place};
 use super::source::{changed, open_file};
 use super::xattr::{ACCESS_ACL, DEFAULT_ACL};
 use super::{Shared, fail};
-use crate::staging::staging_leaf;
 use rustix::fd::AsFd;
 
 impl Shared {
@@ -80,7 +79,7 @@ impl Shared {
                 if look(&*handle, leaf, false).is_ok_and(|there| there.kind == Kind::Dir) {
                     return Err(Error::new(ErrorKind::Exists, "create").because("a directory has this name"));
                 }
-                let staging = staging_leaf(leaf, entry.stamp());
+                let staging = self.staging_leaf(leaf, entry.stamp());
                 let again = match make(&staging) {
                     Err(Errno::EXIST) => unlinkat(&*handle, &staging[..], AtFlags::empty()).and_then(|()| make(&staging)),
                     made => made,
@@ -149,7 +148,7 @@ impl Shared {
                 return Ok(());
             }
         }
-        let staging = staging_leaf(leaf, wanted.stamp());
+        let staging = self.staging_leaf(leaf, wanted.stamp());
         let link = || linkat(&*source, source_leaf, &*handle, &staging[..], AtFlags::empty());
         match link() {
             Err(Errno::EXIST) => unlinkat(&*handle, &staging[..], AtFlags::empty()).and_then(|()| link()),

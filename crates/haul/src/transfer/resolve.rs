@@ -1,12 +1,15 @@
 //! From a spec to a job: opens the places, and refuses what must not be.
 
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::xxh128;
 use haul_core::job::{Bounds, Job, Links, Mode, Pick};
+use haul_core::journal::{State, default_root};
 use haul_core::place::{OpenOptions, Scheme};
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Operation, Selection, TransferSpec};
@@ -134,7 +137,11 @@ fn open(
         hosts: &hosts,
         sources,
         destination,
-        options: if is_check { OpenOptions::default() } else { destination_options(spec, global) },
+        options: match is_check {
+            true => OpenOptions::default(),
+            // What writes nothing needs no state directory.
+            false => OpenOptions { lineage: if conduct.dry { 0 } else { lineage(global) }, ..destination_options(spec, global) },
+        },
         follow: attributes.links.follow,
         dry: conduct.dry || is_check,
         is_check,
@@ -248,6 +255,17 @@ fn destination_options(spec: &TransferSpec, global: &Global) -> OpenOptions {
         stripe: spec.performance.stripe,
         ..OpenOptions::default()
     }
+}
+
+/// A number of the state directory. Runs that have the same one exclude and resume each other; others must not take each other's
+/// unfinished files. 0 without a state directory: then it is the name by which the next run finds what this one left.
+fn lineage(global: &Global) -> u64 {
+    let root = global.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)));
+    let facts = root.and_then(|root| State::open(root).ok()).and_then(|state| state.root().metadata().ok());
+    facts.map_or(0, |facts| {
+        let born = facts.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        xxh128(format!("{} {}", facts.ino(), born.as_nanos()).as_bytes()) as u64
+    })
 }
 
 /// Whether it does not matter what is at the destination: a rule that depends on it has to see it.

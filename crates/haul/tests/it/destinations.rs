@@ -174,6 +174,17 @@ fn one_of_several_sources_never_replaces_a_file() {
     assert!(w.has("d/a") && !w.has("a"));
 }
 
+/// Neither removes or takes up what the other one writes.
+#[test]
+fn runs_with_state_directories_of_their_own_do_not_disturb_each_other() {
+    let w = World::new("s: f=3M d:");
+    let run = |state: &str| w.haul(&format!("--state-dir {state} cp --bwlimit 4M s/f d/")).start();
+    let both = [run("one"), run("other")];
+    both.into_iter().for_each(|run| drop(run.wait().code(0)));
+    assert_eq!(w.names("d"), "f");
+    assert!(w.read("d/f") == w.read("s/f"));
+}
+
 /// Nothing says so to the other: each writes the file whole, and no source is to blame.
 #[test]
 fn a_second_run_on_one_file_is_named_as_such() {
