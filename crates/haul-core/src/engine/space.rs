@@ -24,8 +24,9 @@ pub fn explain(cx: &Context, e: Error) -> Error {
     if space.is_some_and(|space| space.files == 0) {
         return e.hint(format!("{least}{more} remain and no inodes are left (df -i); {kept}: remove files and run the same command again"));
     }
-    let free = space.map_or(0, |space| space.bytes);
-    e.hint(format!("{least}{more} remain, {} free; {kept}: free space and run the same command again", human(free)))
+    // A place that cannot be asked says nothing of what is free.
+    let free = space.map_or(String::new(), |space| format!(", {} free", human(space.bytes)));
+    e.hint(format!("{least}{more} remain{free}; {kept}: free space and run the same command again"))
 }
 
 /// What the walk has found that cannot fit.

@@ -17,7 +17,7 @@ use super::grid::Grid;
 use super::intake::is_reachable;
 use super::passive::passive;
 use super::pool::Wanted;
-use super::reply::Reply;
+use super::reply::{Reply, TOO_MANY};
 use super::secret::Login;
 use super::session::Session;
 use super::shell::Shell;
@@ -342,7 +342,8 @@ impl Dialer {
 }
 
 fn busy(e: Error) -> Error {
-    e.kind_is(ErrorKind::Busy).remedy_is(Remedy::After(Duration::from_secs(2))).hint("the server allows no more connections now")
+    let e = e.kind_is(ErrorKind::Busy).remedy_is(Remedy::After(Duration::from_secs(2)));
+    if e.next_step().is_none() { e.hint(TOO_MANY) } else { e }
 }
 
 /// Nobody was reached at an address.

@@ -9,6 +9,12 @@ use haul_core::error::{Error, ErrorKind, Remedy};
 pub const LINE_MOST: usize = 16 << 10;
 pub const REPLY_MOST: usize = 1 << 20;
 
+/// Operations that need no room on the server for what they do.
+const READS: [&str; 6] = ["read", "open", "list", "stat", "look up", "checksum"];
+
+/// The next step where a server allows no more connections.
+pub const TOO_MANY: &str = "the server allows no more connections now: wait, or use fewer (--streams N)";
+
 /// How long to wait before a server that is busy is asked again.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -68,13 +74,59 @@ impl Reply {
 
     /// The failure that this reply says.
     pub fn failure(&self, op: &'static str) -> Error {
-        let (kind, remedy) = self.meaning();
-        let e = Error::new(kind, op).remedy_is(remedy).because(format!("the server answered {}", self.shown().trim_end()));
-        match self.code {
-            530 | 532 => e.hint("put user name and password into ~/.netrc: machine HOST login NAME password WORD"),
-            451 if self.says(&["local file", "writing"]) => e.hint("the server's disk may be full, or over quota"),
-            _ => e,
+        let (kind, remedy) = match self.meaning() {
+            // A server that lacks room to send or to list says nothing of the destination's disk.
+            (ErrorKind::NoSpace | ErrorKind::Quota, remedy) if READS.contains(&op) => (ErrorKind::Io, remedy),
+            meaning => meaning,
+        };
+        let e = Error::new(kind, op).remedy_is(remedy).because(match self.fails_to_write() {
+            true => format!("the server's disk may be full, or over quota: it answered {}", self.shown().trim_end()),
+            false => format!("the server answered {}", self.shown().trim_end()),
+        });
+        match self.advice() {
+            Some(next) => e.hint(next),
+            None => e,
         }
+    }
+
+    /// The next step of a user, by the words of the reply: 421 and 530 are given for many reasons.
+    fn advice(&self) -> Option<&'static str> {
+        let by_words: [(&[&str], &str); 7] = [
+            (&["encrypt", "tls", "ssl", "auth "], "the server wants encryption: use ftps://, or --ftp-tls"),
+            (&["too many", "maximum", "limit", "already logged in", "no more connections"], TOO_MANY),
+            (&["idle", "timeout", "timed out", "no transfer"], "the server closed a connection that was idle, or slow"),
+            (&["shutting down", "shutdown", "maintenance", "try again later"], "the server is being stopped or serviced: try again later"),
+            (&["anonymous"], "the server has no anonymous access: name a user, as in ftp://USER@HOST/"),
+            (&["director", "chroot", "home"], "the account's home directory cannot be used: ask the server's administrator"),
+            (
+                &[
+                    "disabled",
+                    "expired",
+                    "locked",
+                    "banned",
+                    "blocked",
+                    "denied",
+                    "not allowed",
+                    "not permitted",
+                    "not authorized",
+                    "refused",
+                ],
+                "the server does not admit this account or this host: ask its administrator",
+            ),
+        ];
+        match self.code {
+            421 | 530 | 532 => match by_words.iter().find(|(words, _)| self.says(words)) {
+                Some((_, next)) => Some(next),
+                None if self.code == 421 => None,
+                None => Some("put user name and password into ~/.netrc: machine HOST login NAME password WORD"),
+            },
+            _ => None,
+        }
+    }
+
+    /// vsftpd's only word for a disk that takes no more.
+    fn fails_to_write(&self) -> bool {
+        self.code == 451 && self.says(&["writing to local file"])
     }
 
     /// An error, unless the request was done.
@@ -87,7 +139,7 @@ impl Reply {
         std::str::from_utf8(self.text.trim_ascii()).ok().filter(|_| self.code == 213)?.parse().ok()
     }
 
-    fn says(&self, words: &[&str]) -> bool {
+    pub fn says(&self, words: &[&str]) -> bool {
         let all: Vec<u8> = std::iter::once(&self.text).chain(&self.more).flatten().map(u8::to_ascii_lowercase).collect();
         words.iter().any(|word| all.windows(word.len()).any(|part| part == word.as_bytes()))
     }
@@ -106,7 +158,10 @@ impl Reply {
             (&["file exists", "already exists", "directory not empty", "not empty", "is a directory"], K::Exists),
             (&["read-only"], K::ReadOnly),
             (&["quota"], K::Quota),
-            (&["no space", "disk full"], K::NoSpace),
+            (
+                &["no space", "disk full", "disk is full", "out of space", "not enough space", "insufficient disk", "insufficient storage"],
+                K::NoSpace,
+            ),
             (&["name too long", "invalid argument"], K::BadName),
             (&["not a directory"], K::NotFound),
             (&["denied", "not permitted", "not allowed", "permission", "not enough privileges", "prohibited", "forbidden"], K::Denied),
@@ -130,6 +185,7 @@ impl Reply {
             },
             451 => match self.reason() {
                 Some(kind) => (kind, Remedy::None),
+                None if self.fails_to_write() => (K::NoSpace, Remedy::None),
                 None => (K::Io, Remedy::After(SOON)),
             },
             452 | 552 => (if self.says(&["quota"]) { K::Quota } else { K::NoSpace }, Remedy::None),
@@ -175,7 +231,8 @@ mod tests {
             ("425 Failed to establish connection.", ErrorKind::Io),
             ("426 Failure writing network stream.", ErrorKind::Io),
             ("450 x: File busy", ErrorKind::Busy),
-            ("451 Failure writing to local file.", ErrorKind::Io),
+            ("451 Failure writing to local file.", ErrorKind::NoSpace),
+            ("451 Failure reading local file.", ErrorKind::Io),
             ("452 x: No space left on device", ErrorKind::NoSpace),
             ("552 Quota exceeded", ErrorKind::Quota),
             ("552 Transfer aborted", ErrorKind::NoSpace),
@@ -190,6 +247,31 @@ mod tests {
         let vague = |text: &str| Reply { code: 550, text: text.into(), more: Vec::new() }.is_vague();
         assert!(Reply { code: 500, text: b"Command failed".to_vec(), more: Vec::new() }.is_vague());
         assert!(vague("Failed to open file.") && !vague("x: Permission denied"));
+    }
+
+    #[test]
+    fn the_next_step_is_chosen_by_the_words() {
+        let next = |text: &str| {
+            let Line::Last(code, text) = line(text.as_bytes()) else { panic!("{text}") };
+            Reply { code, text: text.to_vec(), more: Vec::new() }.failure("log in").next_step().unwrap_or_default().to_string()
+        };
+        for (text, part) in [
+            ("421 There are too many connected users, please try later.", "--streams"),
+            ("421 10 users (the maximum) are already logged in, sorry", "--streams"),
+            ("421 Timeout.", "idle"),
+            ("421 No transfer timeout (300 seconds): closing control connection", "idle"),
+            ("421 Server shutting down", "later"),
+            ("530 Login incorrect.", "~/.netrc"),
+            ("530 Non-anonymous sessions must use encryption.", "ftps://"),
+            ("530 This FTP server does not allow anonymous logins", "ftp://USER@HOST/"),
+            ("530 Sorry, the maximum number of clients (1) is connected", "--streams"),
+            ("530 User cannot log in, home directory inaccessible.", "administrator"),
+            ("530 Permission denied.", "administrator"),
+        ] {
+            assert!(next(text).contains(part), "{text}: {}", next(text));
+        }
+        let full = Reply { code: 452, text: b"no space".to_vec(), more: Vec::new() };
+        assert_eq!((full.failure("write").kind(), full.failure("read").kind()), (ErrorKind::NoSpace, ErrorKind::Io));
     }
 
     #[test]

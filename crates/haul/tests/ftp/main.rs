@@ -309,11 +309,14 @@ fn a_full_disk_is_reported() {
     // In the server's own mounts only if it starts after them.
     let w = World::vsftpd("");
     let url = w.server().url(volume.path());
-    let text = w.fails(&format!("cp src/big {url}/"));
-    assert!(text.contains("451 Failure writing to local file") && text.contains("disk may be full"), "{text}");
+    let text = w.ends(11, &format!("cp src/big {url}/"));
+    assert!(
+        text.contains("451 Failure writing to local file") && text.contains("disk may be full") && !text.contains("0 B free"),
+        "{text}"
+    );
     assert!(!volume.path().join("big").exists());
     let w = World::new(FtpServer::proftpd("").expect("proftpd"));
-    let text = w.fails(&format!("cp src/big {}/", w.server().url(volume.path())));
+    let text = w.ends(11, &format!("cp src/big {}/", w.server().url(volume.path())));
     assert!(text.contains("No space left on device"), "{text}");
     assert!(!volume.path().join("big").exists());
 }
