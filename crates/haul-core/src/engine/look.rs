@@ -142,8 +142,12 @@ fn absent(cx: &Context, work: &DirWork, entry: &Entry, late_kind: bool) {
 /// Why an entry is not even compared; `None` if it is.
 fn passed_over(cx: &Context, work: &DirWork, entry: &Entry) -> Option<Why> {
     let links = cx.job.links;
+    let caps = cx.target().caps();
+    // What was named itself is refused, not left out.
+    let named = work.dir.is_root() && matches!(cx.job.roots[work.root].pick, Pick::Names(_));
     match entry.kind {
         Kind::Link if !links.copy => Some(Why::NotAsked),
+        Kind::Link if !caps.links && !named => Some(Why::NotAsked),
         Kind::Link if links.safe && !is_safe(&work.dir, entry.target.as_deref().unwrap_or_default()) => Some(Why::NotAsked),
         kind if kind.is_special() && !links.specials => Some(Why::NotAsked),
         Kind::Char | Kind::Block if !links.devices => Some(Why::NotAsked),

@@ -167,11 +167,17 @@ impl Setter<'_> {
         for (result, (entry, keep)) in self.opened.store.set_meta(&specs).into_iter().zip(&changes) {
             match result {
                 Err(e) => self.fail(&self.named(e, entry)),
-                Ok(landed) if landed.refused.any(*keep) => {
-                    let e = Error::new(ErrorKind::Denied, "set attributes");
-                    self.fail(&self.named(e.because(self.why(entry, landed.refused.and(*keep))), entry));
+                Ok(landed) => {
+                    // A place that has no such bits refuses them also where there are none to set.
+                    let special = if entry.mode & 0o7000 == 0 { MetaMask::SETID } else { MetaMask::NONE };
+                    let refused = landed.refused.and(*keep).without(special);
+                    if refused.is_empty() {
+                        self.tell(entry);
+                    } else {
+                        let e = Error::new(ErrorKind::Denied, "set attributes");
+                        self.fail(&self.named(e.because(self.why(entry, refused)), entry));
+                    }
                 }
-                Ok(_) => self.tell(entry),
             }
         }
     }
