@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the FTP servers that tests start below target/servers/ftp: vsftpd, which Debian would not install beside ProFTPD, and
-# pyftpdlib. What is there is kept.
+# Installs the FTP servers that tests start below target/servers/ftp: vsftpd and Pure-FTPd, which Debian would not install beside
+# ProFTPD, and pyftpdlib. What is there is kept.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -8,15 +8,19 @@ pyftpdlib=pyftpdlib==2.1.0
 place=$PWD/target/servers/ftp
 mkdir -p "$place"
 
-if [ ! -x "$place/vsftpd/usr/sbin/vsftpd" ]; then
-    echo "== installing vsftpd"
-    rm -rf "$place/vsftpd" "$place/debs"
+# unpacked NAME PACKAGE PROGRAM
+unpacked() {
+    [ ! -x "$place/$1/$3" ] || return 0
+    echo "== installing $1"
+    rm -rf "$place/$1" "$place/debs"
     mkdir -p "$place/debs"
     # As root apt would use another user, who may not write here.
-    (cd "$place/debs" && apt-get -o APT::Sandbox::User=root download -qq vsftpd)
-    dpkg -x "$place"/debs/vsftpd_*.deb "$place/vsftpd"
+    (cd "$place/debs" && apt-get -o APT::Sandbox::User=root download -qq "$2")
+    dpkg -x "$place"/debs/*.deb "$place/$1"
     rm -rf "$place/debs"
-fi
+}
+unpacked vsftpd vsftpd usr/sbin/vsftpd
+unpacked pure-ftpd pure-ftpd usr/sbin/pure-ftpd
 if [ "$(cat "$place/pyftpdlib.version" 2>/dev/null)" != "$pyftpdlib" ]; then
     echo "== installing $pyftpdlib"
     rm -rf "$place/pyftpdlib"

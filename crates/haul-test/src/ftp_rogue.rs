@@ -88,6 +88,12 @@ impl Shelf {
                     passive = Some(listener);
                     said
                 }
+                (Answer::Honest, "PASV") => {
+                    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                    let port = listener.local_addr()?.port();
+                    passive = Some(listener);
+                    format!("227 Entering Passive Mode (127,0,0,1,{},{})\r\n", port >> 8, port & 255)
+                }
                 (Answer::Honest, "EPRT") => {
                     active = argument.split('|').nth(3).and_then(|port| port.parse().ok()).unwrap_or(0);
                     "200 ok\r\n".into()

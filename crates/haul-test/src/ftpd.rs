@@ -1,6 +1,7 @@
-//! Real FTP servers on loopback, on free ports: vsftpd, ProFTPD, and pyftpdlib. `ftp-servers.sh` installs the first and the last.
+//! Real FTP servers on loopback, on free ports: vsftpd, ProFTPD, Pure-FTPd and pyftpdlib. `ftp-servers.sh` installs all but
+//! ProFTPD.
 //!
-//! [`USER`] logs in with [`PASSWORD`] and has root's rights over all of this machine.
+//! [`USER`] logs in with [`PASSWORD`] and has root's rights over all of this machine, unless a server says otherwise.
 
 use std::fs;
 use std::io;
@@ -86,6 +87,22 @@ impl FtpServer {
             fs::write(at("conf"), config)?;
             let mut command = Command::new("/usr/sbin/proftpd");
             command.args(["--nodaemon", "-c", &at("conf")]);
+            Ok(command)
+        })
+    }
+
+    /// Pure-FTPd, which stores control characters of names as `_`. [`USER`] has nobody's rights there.
+    pub fn pure_ftpd() -> io::Result<FtpServer> {
+        Self::start("pure-ftpd", |place, port| {
+            let at = |name: &str| place.join(name).display().to_string();
+            secret(&place.join("passwd"), &format!("{USER}:{}:65534:65534::/./::::::::::::\n", hashed()?))?;
+            let made = Command::new(installed("pure-ftpd/usr/bin/pure-pw")).args(["mkdb", &at("db"), "-f", &at("passwd")]).status()?;
+            if !made.success() {
+                return Err(io::Error::other("pure-pw mkdb failed"));
+            }
+            let mut command = Command::new(installed("pure-ftpd/usr/sbin/pure-ftpd"));
+            let (listen, accounts) = (format!("127.0.0.1,{port}"), format!("puredb:{}", at("db")));
+            command.args(["-S", &listen, "-l", &accounts, "-u", "1", "-c", "500", "-C", "500", "-H", "-D", "-g", &at("pid")]);
             Ok(command)
         })
     }

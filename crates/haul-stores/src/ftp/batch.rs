@@ -1,9 +1,10 @@
 //! Small files, many in a call: groups of them on connections of their own, each with its commands sent ahead.
 //!
 //! A file takes two round trips: its command goes out with the opening of its data connection, and its data before the server has
-//! answered; behind the command waits the EPSV for the next file. Attributes and the final name go out with the next file's
-//! command, once the server has said that it has the content: a server that reads commands during a transfer would else name
-//! half a file. Such a server gets its EPSV only after the transfer, and a file takes three round trips.
+//! answered; behind the command waits the EPSV for the next file. Attributes and a question for the size go out with the next file's
+//! command, once the server has said that it has the content, and the final name with the command of the one after that, once the size
+//! is right: a server that reads commands during a transfer would else name half a file, and one that cut a file off would be believed.
+//! A server that reads commands during a transfer gets its EPSV only afterwards, and a file takes three round trips.
 
 use std::io;
 use std::time::Instant;
@@ -17,11 +18,12 @@ use super::change::{explain_write, lost_of, remove_file, settings};
 use super::control::command;
 use super::data::{Data, Failed};
 use super::facts::Facts;
-use super::features::get;
+use super::features::{cannot, get};
 use super::line::{Line, Passed, Step};
 use super::paths::join;
 use super::reply::Reply;
-use super::source::{explained, stamp};
+use super::source::{explained, short, stamp};
+use super::staged::arrived;
 use super::store::Shared;
 use crate::http_client::parallel::in_parallel;
 use crate::items::{self, fail};
@@ -69,15 +71,45 @@ pub struct Get<'a> {
 
 pub type Read = (Entry, Vec<u8>);
 
+/// Files of a group that the server has, and that are not done.
+#[derive(Default)]
+struct Pending<'a> {
+    /// The file that gets its name, and attributes that it did not get.
+    sized: Option<(&'a Put<'a>, MetaMask)>,
+    /// The file that gets these attributes, and whose size is asked for.
+    stored: Option<(&'a Put<'a>, Vec<MetaMask>)>,
+    /// What these take, in this order.
+    commands: Vec<Vec<u8>>,
+    /// Files whose size a listing has to tell.
+    unseen: Vec<&'a Put<'a>>,
+    done: Vec<(usize, Result<Landed>)>,
+}
+
+impl Pending<'_> {
+    /// What was to be named may or may not have been.
+    fn give_up(&mut self) {
+        self.commands.clear();
+        let lost = [self.sized.take().map(|(put, _)| put), self.stored.take().map(|(put, _)| put)];
+        for put in lost.into_iter().flatten() {
+            let e = Error::new(ErrorKind::Io, WRITE).remedy_is(Remedy::Again);
+            self.done.push((put.index, Err(e.because("the connection was lost before the file had its name"))));
+        }
+    }
+}
+
 impl Shared {
     /// `blocks`: in extended block mode.
     pub fn put_bundle(&self, bundle: &mut Bundle, blocks: bool) {
         let begun = Instant::now();
         let mut outcomes: Vec<(usize, Result<Landed>)> = Vec::new();
         let mut puts = Vec::new();
-        for index in items::read(bundle) {
+        let read = items::read(bundle);
+        let proofs = self.prove(&read.iter().map(|index| &*bundle.items[*index].entry.name.leaf).collect::<Vec<_>>());
+        for (index, proof) in read.into_iter().zip(proofs) {
             let item = &bundle.items[index];
-            let paths = self.target(&item.entry.name, "create").and_then(|target| Ok((target, self.dir(&item.entry.name.dir, "create")?)));
+            let paths = proof
+                .and_then(|()| self.target(&item.entry.name, "create"))
+                .and_then(|target| Ok((target, self.dir(&item.entry.name.dir, "create")?)));
             match paths {
                 Ok((target, above)) => {
                     let path = join(&above, &self.names.leaf(&item.entry.name.leaf, item.entry.stamp()));
@@ -108,15 +140,12 @@ impl Shared {
 
     fn put_group(&self, group: &[Put<'_>], keep: MetaMask) -> Vec<(usize, Result<Landed>)> {
         let mut line = Line::new(self);
-        let mut done: Vec<(usize, Result<Landed>)> = Vec::with_capacity(group.len());
-        // The file whose content the server has, and the commands that name it.
-        let mut named: Option<(&Put<'_>, Vec<MetaMask>)> = None;
-        let mut tail: Vec<Vec<u8>> = Vec::new();
+        let mut pending = Pending::default();
         for put in group {
             let mut tries = 0;
             let step = loop {
                 let stored = command("STOR", &put.path).and_then(|stored| {
-                    line.transfer(&tail, stored, WRITE, put.bytes.len() <= EAGER, |mut data| {
+                    line.transfer(&pending.commands, stored, WRITE, put.bytes.len() <= EAGER, |mut data| {
                         data.write(put.bytes)?;
                         data.finish()
                     })
@@ -124,43 +153,25 @@ impl Shared {
                 let (replies, step) = match stored {
                     Ok(passed) => passed,
                     Err(e) => {
+                        pending.give_up();
                         line.break_off();
                         break Step::Failed(e);
                     }
                 };
-                if let Some((before, masks)) = named.take() {
-                    done.push((before.index, self.named(&mut line, before, &masks, replies, keep)));
-                }
-                tail.clear();
+                self.settle(&mut line, &mut pending, replies, keep);
                 tries += 1;
                 if !matches!(step, Step::Confused) || tries > 2 {
                     break step;
                 }
             };
-            // What was to be named before may or may not have been.
-            if let Some((before, _)) = named.take() {
-                let e = Error::new(ErrorKind::Io, WRITE)
-                    .remedy_is(Remedy::Again)
-                    .because("the connection was lost before the file had its name");
-                done.push((before.index, Err(e)));
-                tail.clear();
-            }
             match step {
                 Step::Done => {
-                    let prepared = settings(&put.path, put.entry, keep.and(self.sets), self.features.mfmt)
-                        .and_then(|settings| Ok((settings, command("RNFR", &put.path)?, command("RNTO", &put.target)?)));
-                    match prepared {
-                        Ok((settings, from, to)) => {
-                            let (masks, commands): (Vec<MetaMask>, Vec<Vec<u8>>) = settings.into_iter().unzip();
-                            tail = commands;
-                            tail.extend([from, to]);
-                            named = Some((put, masks));
-                        }
-                        Err(e) => done.push((put.index, Err(e))),
+                    if let Err(e) = self.stored(&mut pending, put, keep) {
+                        pending.done.push((put.index, Err(e)));
                     }
                 }
                 Step::Refused(reply) => {
-                    let e = match line.lease() {
+                    let e = match line.session() {
                         Ok(lease) => {
                             let e = explain_write(lease, &put.target, Failed::Reply(reply), WRITE);
                             // A full disk leaves a part of it; the first error counts.
@@ -169,40 +180,113 @@ impl Shared {
                         }
                         Err(e) => e,
                     };
-                    done.push((put.index, Err(e)));
+                    pending.done.push((put.index, Err(e)));
                 }
-                Step::Failed(e) => done.push((put.index, Err(e))),
-                Step::Confused => done.push((put.index, Err(out_of_step(WRITE)))),
+                Step::Failed(e) => pending.done.push((put.index, Err(e))),
+                Step::Confused => pending.done.push((put.index, Err(out_of_step(WRITE)))),
             }
         }
-        if let Some((before, masks)) = named {
-            let landed = line.end(&tail, WRITE).and_then(|replies| self.named(&mut line, before, &masks, replies, keep));
-            done.push((before.index, landed));
+        while !pending.commands.is_empty() {
+            match line.end(&pending.commands, WRITE) {
+                Ok(replies) => self.settle(&mut line, &mut pending, replies, keep),
+                Err(_) => pending.give_up(),
+            }
         }
-        done
+        self.see(&mut line, &mut pending);
+        pending.done
     }
 
-    /// What the replies to a file's last commands say.
-    fn named(&self, line: &mut Line<'_>, put: &Put<'_>, masks: &[MetaMask], replies: Vec<Reply>, keep: MetaMask) -> Result<Landed> {
-        let mut refused = lost_of(put.entry, keep, self.sets);
+    /// What follows a file whose content the server says that it has.
+    fn stored<'a>(&self, pending: &mut Pending<'a>, put: &'a Put<'a>, keep: MetaMask) -> Result<()> {
+        let (masks, commands): (Vec<_>, Vec<_>) =
+            settings(&put.path, put.entry, keep.and(self.sets), self.features.mfmt)?.into_iter().unzip();
+        pending.commands.extend(commands);
+        pending.commands.extend(self.size_command(&put.path));
+        pending.stored = Some((put, masks));
+        if pending.commands.is_empty() {
+            // Nothing is to be asked before it gets its name.
+            return self.size_known(pending, put, lost_of(put.entry, keep, self.sets), None);
+        }
+        Ok(())
+    }
+
+    /// What is asked to learn how much of a file the server has, where that takes no listing.
+    pub fn size_command(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let word = if self.features.mlst.is_some() { "MLST" } else { "SIZE" };
+        let can = word == "MLST" || get(&self.features.size);
+        can.then(|| command(word, path).ok()).flatten()
+    }
+
+    /// Has a file named whose size is right, or not known yet: then it is looked at with the others of its group.
+    fn size_known<'a>(&self, pending: &mut Pending<'a>, put: &'a Put<'a>, refused: MetaMask, size: Option<u64>) -> Result<()> {
+        pending.stored = None;
+        match size {
+            Some(size) => arrived(Some(size), put.bytes.len() as u64, WRITE).map_err(|e| e.remedy_is(Remedy::Again))?,
+            None => pending.unseen.push(put),
+        }
+        pending.commands = vec![command("RNFR", &put.path)?, command("RNTO", &put.target)?];
+        pending.sized = Some((put, refused));
+        Ok(())
+    }
+
+    /// Takes the replies to all pending commands.
+    fn settle<'a>(&self, line: &mut Line<'_>, pending: &mut Pending<'a>, replies: Vec<Reply>, keep: MetaMask) {
+        pending.commands.clear();
         let mut replies = replies.into_iter();
-        for (mask, reply) in masks.iter().zip(replies.by_ref()) {
-            if !reply.is_done() {
+        if let Some((put, refused)) = pending.sized.take() {
+            let landed = self.named(line, put, refused, replies.next(), replies.next());
+            pending.done.push((put.index, landed));
+        }
+        if let Some((put, masks)) = pending.stored.take() {
+            let mut refused = lost_of(put.entry, keep, self.sets);
+            for (mask, _) in masks.iter().zip(replies.by_ref()).filter(|(_, reply)| !reply.is_done()) {
                 refused = refused.with(*mask);
             }
+            let size = Facts::of_replies(replies.as_slice()).size;
+            if replies.as_slice().iter().any(|reply| matches!(reply.code, 500 | 502)) {
+                cannot(&self.features.size);
+            }
+            if let Err(e) = self.size_known(pending, put, refused, size) {
+                if let Ok(lease) = line.session() {
+                    // The first error counts.
+                    let _ = remove_file(lease, &put.path, "remove");
+                }
+                pending.done.push((put.index, Err(e)));
+            }
         }
-        let (from, to) = (replies.next(), replies.next());
+    }
+
+    /// Looks at the files of which the server has not told the size, by one listing.
+    fn see(&self, line: &mut Line<'_>, pending: &mut Pending<'_>) {
+        let Pending { unseen, done, .. } = pending;
+        unseen.retain(|put| done.iter().any(|(index, landed)| *index == put.index && landed.is_ok()));
+        if unseen.is_empty() {
+            return;
+        }
+        let targets: Vec<&[u8]> = unseen.iter().map(|put| &put.target[..]).collect();
+        let found = match line.session() {
+            Ok(lease) => lease.look_listed(&targets, WRITE),
+            Err(e) => targets.iter().map(|_| Err(e.again())).collect(),
+        };
+        for (put, found) in unseen.iter().zip(found) {
+            let seen = found.and_then(|facts| arrived(facts.size, put.bytes.len() as u64, WRITE));
+            if let (Err(e), Some((_, landed))) = (seen, done.iter_mut().find(|(index, _)| *index == put.index)) {
+                *landed = Err(if e.kind() == ErrorKind::NotFound { e.kind_is(ErrorKind::Corrupt) } else { e });
+            }
+        }
+    }
+
+    /// What the replies to the commands that name a file say.
+    fn named(&self, line: &mut Line<'_>, put: &Put<'_>, refused: MetaMask, from: Option<Reply>, to: Option<Reply>) -> Result<Landed> {
         let failed = from.filter(|reply| !reply.needs_more() && !reply.is_done()).or(to.filter(|reply| !reply.is_done()));
         let Some(_) = failed else { return Ok(Landed { refused, ino: 0 }) };
         // Once more, with a look at what is in the way.
-        let announced = line.announced.take();
-        let lease = line.lease()?;
+        let lease = line.session()?;
         let replaced = super::change::replace(lease, &put.path, &put.target, "rename");
         if replaced.is_err() {
             // The first error counts.
             let _ = remove_file(lease, &put.path, "remove");
         }
-        line.announced = announced;
         replaced.map(|()| Landed { refused, ino: 0 })
     }
 
@@ -298,7 +382,7 @@ impl Shared {
                     read = Some((get, entry, bytes));
                 }
                 Step::Refused(reply) => {
-                    let e = match line.lease() {
+                    let e = match line.session() {
                         Ok(lease) => explained(lease, &get.path, Failed::Reply(reply), READ),
                         Err(e) => e,
                     };
@@ -318,14 +402,14 @@ impl Shared {
     /// The entries of a group as they were listed; those of which only the name is known are looked at.
     fn listed_as(&self, line: &mut Line<'_>, group: &[Get<'_>], follow: bool) -> Result<Vec<Result<Entry>>> {
         let bare: Vec<&[u8]> = group.iter().filter(|get| get.entry.is_bare()).map(|get| &get.path[..]).collect();
-        let mut looked = if bare.is_empty() { Vec::new() } else { line.lease()?.look_all(&bare, false, follow, "open") }.into_iter();
+        let mut looked = if bare.is_empty() { Vec::new() } else { line.session()?.look_sent(&bare, false, follow, "open") }.into_iter();
         let one = |get: &Get<'_>| {
             if !get.entry.is_bare() {
                 return Ok(get.entry.clone());
             }
             let facts = looked.next().unwrap_or_else(|| Err(Error::new(ErrorKind::NotFound, "open")))?;
             match facts.kind {
-                Some(Kind::File) => Ok(facts.entry(get.entry.name.clone())),
+                Some(Kind::File) => Ok(self.entry(facts, get.entry.name.clone(), b"")),
                 _ => Err(Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file")),
             }
         };
@@ -351,6 +435,11 @@ impl Shared {
         let found = Stamp { version: entry.version, ..stamp(&now) };
         let timed = now.modified.is_some() && entry.have.has(MetaMask::MTIME);
         let same = now.size == Some(bytes.len() as u64) && bytes.len() as u64 == entry.size && (!timed || found.mtime == entry.mtime);
+        // The server says that the file is what it was, and has sent less.
+        let left = entry.size.saturating_sub(bytes.len() as u64);
+        if left > 0 && now.size.is_none_or(|size| size == entry.size) && (!timed || found.mtime == entry.mtime) {
+            return Err(short(left));
+        }
         if !same && (now.size.is_some() || bytes.len() as u64 != entry.size) {
             return Err(Error::new(ErrorKind::Changed, READ).because("it changed while it was read"));
         }

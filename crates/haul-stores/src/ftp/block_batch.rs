@@ -1,6 +1,6 @@
 //! Small files in extended block mode: commands and data of many files go out before the server has answered the first, over one data
-//! connection. Attributes and the final name follow as soon as the server has said that it has the content, behind what was sent meanwhile:
-//! a bundle takes two round trips.
+//! connection. Attributes and a question for the size follow as soon as the server has said that it has the content, and the final name once
+//! the size is right, behind what was sent meanwhile: a bundle takes three round trips.
 //!
 //! After a refusal the data of one file would become those of the next: whatever was sent behind it is void, and these files go out again, one
 //! by one in stream mode.
@@ -16,7 +16,9 @@ use super::change::{self, explain_write, lost_of, remove_file, settings};
 use super::control::command;
 use super::data::Failed;
 use super::extended::Lane;
+use super::facts::Facts;
 use super::reply::Reply;
+use super::staged::arrived;
 use super::store::Shared;
 
 /// Replies that the server owes at the most: they fit into a socket's buffer together (a transfer has some 500 bytes of them), so that
@@ -26,8 +28,10 @@ const WINDOW: usize = 64;
 /// What the next reply belongs to.
 enum Awaited<'a> {
     Stored(&'a Put<'a>),
-    /// Replies to the commands of these attributes, and to the two of the rename.
-    Named(&'a Put<'a>, Vec<MetaMask>),
+    /// Replies to the commands of these attributes, and to that for the size.
+    Sized(&'a Put<'a>, Vec<MetaMask>),
+    /// Replies to the two commands of the rename; attributes that the file did not get.
+    Named(&'a Put<'a>, MetaMask),
 }
 
 struct Pipeline<'a> {
@@ -41,6 +45,8 @@ struct Pipeline<'a> {
     again: Vec<&'a Put<'a>>,
     /// Files that did not get their names at once, and attributes that they did not get.
     unnamed: Vec<(&'a Put<'a>, MetaMask)>,
+    /// Files of which the server has another size.
+    cut: Vec<(&'a Put<'a>, Error)>,
     done: Vec<(usize, Result<Landed>)>,
 }
 
@@ -77,18 +83,28 @@ impl<'a> Pipeline<'a> {
                 if self.refused.is_some() {
                     self.again.push(put);
                 } else if reply.is_done() {
-                    return self.name(put);
+                    return self.size(put);
                 } else {
                     self.lane.close_data();
                     self.refused = Some((put, reply));
                 }
                 Ok(())
             }
-            Some(Awaited::Named(_, masks)) => {
-                let count = masks.len() + 2;
-                let replies: Vec<Reply> = (0..count).map(|_| self.lane.last_reply(WRITE)).collect::<Result<_>>()?;
-                if let Some(Awaited::Named(put, masks)) = self.awaited.pop_front() {
-                    self.named(put, &masks, &replies);
+            Some(Awaited::Sized(_, masks)) => {
+                let count = masks.len() + 1;
+                let replies = (0..count).map(|_| self.lane.last_reply(WRITE)).collect::<Result<Vec<Reply>>>()?;
+                match self.awaited.pop_front() {
+                    Some(Awaited::Sized(put, masks)) => self.name(put, &masks, &replies),
+                    _ => Ok(()),
+                }
+            }
+            Some(Awaited::Named(..)) => {
+                let replies: Vec<Reply> = (0..2).map(|_| self.lane.last_reply(WRITE)).collect::<Result<_>>()?;
+                if let Some(Awaited::Named(put, refused)) = self.awaited.pop_front() {
+                    match replies.last().is_some_and(Reply::is_done) {
+                        true => self.done.push((put.index, Ok(Landed { refused, ino: 0 }))),
+                        false => self.unnamed.push((put, refused)),
+                    }
                 }
                 Ok(())
             }
@@ -96,41 +112,44 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Sends the commands behind a file's content.
-    fn name(&mut self, put: &'a Put<'a>) -> Result<()> {
+    fn size(&mut self, put: &'a Put<'a>) -> Result<()> {
         let (shared, mut commands) = (self.shared, Vec::new());
         let mut masks = Vec::new();
         for (mask, command) in settings(&put.path, put.entry, self.keep.and(shared.sets), shared.features.mfmt)? {
             masks.push(mask);
             commands.push(command);
         }
-        commands.extend([command("RNFR", &put.path)?, command("RNTO", &put.target)?]);
-        self.awaited.push_back(Awaited::Named(put, masks));
+        commands.push(command(if shared.features.mlst.is_some() { "MLST" } else { "SIZE" }, &put.path)?);
+        self.awaited.push_back(Awaited::Sized(put, masks));
         self.lane.ask_ahead(&commands, WRITE)
     }
 
-    fn named(&mut self, put: &'a Put<'a>, masks: &[MetaMask], replies: &[Reply]) {
+    /// Has a file named, if all of it is there.
+    fn name(&mut self, put: &'a Put<'a>, masks: &[MetaMask], replies: &[Reply]) -> Result<()> {
         let mut refused = lost_of(put.entry, self.keep, self.shared.sets);
         for (mask, _) in masks.iter().zip(replies).filter(|(_, reply)| !reply.is_done()) {
             refused = refused.with(*mask);
         }
-        match replies.last().is_some_and(Reply::is_done) {
-            true => self.done.push((put.index, Ok(Landed { refused, ino: 0 }))),
-            false => self.unnamed.push((put, refused)),
+        if let Err(e) = arrived(Facts::of_replies(&replies[masks.len()..]).size, put.bytes.len() as u64, WRITE) {
+            self.cut.push((put, e.remedy_is(Remedy::Again)));
+            return Ok(());
         }
+        self.awaited.push_back(Awaited::Named(put, refused));
+        self.lane.ask_ahead(&[command("RNFR", &put.path)?, command("RNTO", &put.target)?], WRITE)
     }
 
     /// The files that nobody knows about any more.
     fn give_up(&mut self, e: &Error) {
         self.lane.break_off();
         for awaited in std::mem::take(&mut self.awaited) {
-            let (Awaited::Stored(put) | Awaited::Named(put, _)) = awaited;
+            let (Awaited::Stored(put) | Awaited::Sized(put, _) | Awaited::Named(put, _)) = awaited;
             self.done.push((put.index, Err(e.again())));
         }
     }
 
     /// What needs a session that owes nothing.
     fn finish(mut self) -> (Vec<(usize, Result<Landed>)>, Vec<Put<'a>>) {
-        let Pipeline { shared, lane, refused, again, unnamed, done, .. } = &mut self;
+        let Pipeline { shared, lane, refused, again, unnamed, cut, done, .. } = &mut self;
         if refused.is_some() || lane.is_broken() {
             lane.break_off();
         }
@@ -143,6 +162,11 @@ impl<'a> Pipeline<'a> {
         };
         for (put, refused) in unnamed.drain(..) {
             done.push((put.index, rename(put, refused)));
+        }
+        for (put, e) in cut.drain(..) {
+            // The first error counts.
+            let _ = shared.pool.take().and_then(|mut lease| remove_file(&mut lease, &put.path, "remove"));
+            done.push((put.index, Err(e)));
         }
         if let Some((put, reply)) = refused.take() {
             let explain = || -> Result<Error> {
@@ -165,8 +189,8 @@ impl Shared {
             Ok((lane, _)) => lane,
             Err(e) => return (puts.iter().map(|put| (put.index, Err(e.again()))).collect(), Vec::new()),
         };
-        let (again, unnamed, done) = (Vec::new(), Vec::new(), Vec::with_capacity(puts.len()));
-        let mut pipeline = Pipeline { shared: self, keep, lane, awaited: VecDeque::new(), refused: None, again, unnamed, done };
+        let (again, unnamed, cut, done) = (Vec::new(), Vec::new(), Vec::new(), Vec::with_capacity(puts.len()));
+        let mut pipeline = Pipeline { shared: self, keep, lane, awaited: VecDeque::new(), refused: None, again, unnamed, cut, done };
         let mut failed = None;
         for put in puts {
             match &failed {

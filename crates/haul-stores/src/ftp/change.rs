@@ -8,16 +8,10 @@ use super::control::command;
 use super::data::Failed;
 use super::facts::{Facts, shown_time};
 use super::features::get;
-use super::look::facts_of;
+use super::look::{above, facts_of};
 use super::reply::Reply;
 use super::session::Session;
 use super::store::Shared;
-
-/// The directory above a path.
-fn above(path: &[u8]) -> &[u8] {
-    let at = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    if at == 0 { b"/" } else { &path[..at] }
-}
 
 /// A refusal to make or to replace `target`, explained by a look at it where the server does not say why.
 pub fn explain_write(session: &mut Session, target: &[u8], failed: Failed, op: &'static str) -> Error {
@@ -158,14 +152,15 @@ impl Shared {
         if specs.is_empty() {
             return Vec::new();
         }
+        let proofs = self.prove(&specs.iter().map(|spec| &*spec.name.leaf).collect::<Vec<_>>());
         let mut session = match self.pool.take() {
             Ok(session) => session,
             Err(e) => return specs.iter().map(|spec| Err(e.again().on(spec.name))).collect(),
         };
-        let prepared: Vec<Result<Settings>> = specs
-            .iter()
-            .map(|spec| settings(&self.path(spec.name, OP)?, spec.entry, spec.keep.and(self.sets), self.features.mfmt))
-            .collect();
+        let prepare = |(spec, proof): (&MetaSpec<'_>, Result<()>)| {
+            proof.and_then(|()| settings(&self.path(spec.name, OP)?, spec.entry, spec.keep.and(self.sets), self.features.mfmt))
+        };
+        let prepared: Vec<Result<Settings>> = specs.iter().zip(proofs).map(prepare).collect();
         let commands: Vec<Vec<u8>> = prepared.iter().flatten().flatten().map(|(_, command)| command.clone()).collect();
         let mut replies = session.control.ask_all(&commands, OP).into_iter();
         let mut results = Vec::with_capacity(specs.len());
@@ -194,11 +189,13 @@ impl Shared {
     pub fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
         const OP: &str = "mkdir";
         let names: Vec<Name> = dirs.iter().map(|(dir, _)| Name::of(dir)).collect();
+        let proofs = self.prove(&names.iter().map(|name| &*name.leaf).collect::<Vec<_>>());
         let mut session = match self.pool.take() {
             Ok(session) => session,
             Err(e) => return names.iter().map(|name| Err(e.again().on(name))).collect(),
         };
-        let paths: Vec<Result<Vec<u8>>> = names.iter().map(|name| self.path(name, OP)).collect();
+        let paths = names.iter().zip(proofs).map(|(name, proof)| proof.and_then(|()| self.path(name, OP)));
+        let paths: Vec<Result<Vec<u8>>> = paths.collect();
         let made = session.ask_each("MKD", paths.iter().filter_map(|path| path.as_deref().ok()), OP);
         let mut made = made.into_iter();
         let replies: Vec<Result<(Vec<u8>, Reply)>> = paths
@@ -228,13 +225,16 @@ impl Shared {
         if entries.is_empty() {
             return Vec::new();
         }
+        let proofs = self.prove(&entries.iter().map(|entry| &*entry.name.leaf).collect::<Vec<_>>());
         let mut session = match self.pool.take() {
             Ok(session) => session,
             Err(e) => return entries.iter().map(|entry| Err(e.again().on(&entry.name))).collect(),
         };
         let word = |entry: &Entry| if entry.kind == Kind::Dir { "RMD" } else { "DELE" };
-        let commands: Vec<Result<Vec<u8>>> =
-            entries.iter().map(|entry| self.target(&entry.name, OP).and_then(|path| command(word(entry), &path))).collect();
+        let request = |(entry, proof): (&Entry, Result<()>)| {
+            proof.and_then(|()| self.target(&entry.name, OP)).and_then(|path| command(word(entry), &path))
+        };
+        let commands: Vec<Result<Vec<u8>>> = entries.iter().zip(proofs).map(request).collect();
         let sent: Vec<Vec<u8>> = commands.iter().filter_map(|command| command.as_ref().ok().cloned()).collect();
         let mut replies = session.control.ask_all(&sent, OP).into_iter();
         let replies: Vec<Result<Reply>> = commands
@@ -249,7 +249,9 @@ impl Shared {
             match session.look(&path, false, OP) {
                 Err(absent) if absent.kind() == ErrorKind::NotFound => Err(absent),
                 Ok(Facts { kind: Some(Kind::Dir), .. }) if entry.kind == Kind::Dir => match session.read_dir(&path, OP) {
-                    Ok(names) if !names.is_empty() => Err(Error::new(ErrorKind::Exists, OP).because("the directory is not empty")),
+                    Ok(listing) if !listing.names.is_empty() => {
+                        Err(Error::new(ErrorKind::Exists, OP).because("the directory is not empty"))
+                    }
                     _ => Err(e),
                 },
                 _ if reply.is_vague() => Err(e.kind_is(ErrorKind::Denied)),
@@ -264,8 +266,13 @@ impl Shared {
     }
 
     pub fn rename(&self, from: &Name, to: &Name, over: bool) -> Result<()> {
+        self.take_over(self, from, to, over)
+    }
+
+    /// Gives an entry of another directory of this server a name here, with all that is in it; in place of a file if `over`.
+    pub fn take_over(&self, other: &Shared, from: &Name, to: &Name, over: bool) -> Result<()> {
         const OP: &str = "rename";
-        let (from, target) = (self.target(from, OP)?, self.target(to, OP)?);
+        let (from, target) = (other.exact(from, OP)?, self.exact(to, OP)?);
         let mut session = self.pool.take()?;
         let there = session.look(&target, false, OP);
         match there {

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -60,24 +61,36 @@ impl Session {
         }
         if get(&self.features.extended_passive) {
             let reply = self.ask_passive("EPSV", op)?;
-            if reply.code == 229 {
-                return passive(&reply, self.control.peer).ok_or_else(|| strange(&reply, op));
+            if let Some(announced) = passive(&reply, self.control.peer) {
+                return Ok(announced);
             }
             // Firewalls and old servers refuse it in many ways.
-            if reply.code / 100 != 5 && reply.code != 425 {
+            if self.control.is_over() {
                 return Err(reply.failure(op));
+            }
+            if reply.code == 229 && !self.has_plain_passive() {
+                return Err(strange(&reply, op));
             }
             cannot(&self.features.extended_passive);
         }
-        if self.control.peer.is_ipv6() && !is_mapped(self.control.peer) {
+        if !self.has_plain_passive() {
             let e = Error::new(ErrorKind::Unsupported, op).because("the server has no EPSV, which IPv6 needs");
             return Err(e.hint("use its IPv4 address, or --ftp-active"));
         }
         let reply = self.ask_passive("PASV", op)?;
+        if reply.code / 100 == 5 && get(&self.features.unreached) {
+            self.features.extended_passive.store(!self.features.elsewhere, Ordering::Relaxed);
+            return Err(reply.failure(op).remedy_is(Remedy::Again));
+        }
         if reply.code != 227 {
             return Err(reply.failure(op).hint("if the server forbids passive connections, use --ftp-active"));
         }
         self.named(&reply).map(Announced::Passive).ok_or_else(|| strange(&reply, op))
+    }
+
+    /// PASV knows addresses of four numbers only.
+    fn has_plain_passive(&self) -> bool {
+        !self.control.peer.is_ipv6() || is_mapped(self.control.peer)
     }
 
     /// The end of a transfer that was given up may come before the answer, even twice.
@@ -283,6 +296,10 @@ impl Session {
     fn connect(&self, address: SocketAddr, op: &'static str) -> Result<Stream> {
         let stream = Stream::connect(address, CONNECT.min(self.wait), self.wait);
         stream.inspect(|stream| self.set_up(stream.tcp())).map_err(|e| {
+            // Firewalls and routers open the ports that they read in replies to PASV, and do not know EPSV.
+            if get(&self.features.extended_passive) && self.has_plain_passive() && !self.features.unreached.swap(true, Ordering::Relaxed) {
+                cannot(&self.features.extended_passive);
+            }
             let words = match e.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
                 _ => Error::io(e, op).reason(),

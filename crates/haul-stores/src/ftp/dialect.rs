@@ -1,5 +1,6 @@
-//! Lines of LIST, which no standard describes: those of `ls -l` on Unix, and those of MS-DOS and IIS.
+//! Lines of LIST, which no standard describes: those of `ls -l` on Unix, those of MS-DOS and IIS, and EPLF.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_core::entry::{Kind, Time, show};
@@ -8,26 +9,40 @@ use super::facts::{Facts, date, days};
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The names of a listing in either dialect. Times are as the server writes them, of its own zone and to the minute or the day.
-///
-/// # Errors
-///
-/// The first line that is in no known dialect, as it may be shown.
-pub fn parse(listing: &[u8]) -> Result<Vec<(Facts, Vec<u8>)>, String> {
+/// What a server lists of a directory.
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub names: Vec<(Facts, Vec<u8>)>,
+    /// The directory itself was among the names.
+    pub shows_itself: bool,
+    /// The first line that is in no known dialect, as it may be shown: the listing is not complete.
+    pub unknown: Option<String>,
+}
+
+impl Listing {
+    /// Not a single line was sent.
+    pub fn is_blank(&self) -> bool {
+        self.names.is_empty() && !self.shows_itself && self.unknown.is_none()
+    }
+}
+
+/// The names of a listing in any of the dialects. Times are as the server writes them, of its own zone and to the minute or the day;
+/// a month in an unknown language has none.
+pub fn parse(listing: &[u8]) -> Listing {
     let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400).cast_signed();
-    let mut found = Vec::new();
+    let mut found = Listing::default();
     for line in listing.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || is_total(line) {
             continue;
         }
-        match unix(line, today).or_else(|| dos(line)) {
-            Some((_, name)) if matches!(name.as_slice(), b"." | b"..") => {}
-            Some(known) => found.push(known),
-            None => return Err(show(&line[..line.len().min(200)])),
+        match unix(line, today).or_else(|| dos(line)).or_else(|| eplf(line)) {
+            Some((_, name)) if matches!(name.as_slice(), b"." | b"..") => found.shows_itself = true,
+            Some((facts, name)) => found.names.push((Facts { is_rough: facts.modified.is_some(), ..facts }, name)),
+            None => drop(found.unknown.get_or_insert_with(|| show(&line[..line.len().min(200)]))),
         }
     }
-    Ok(found)
+    found
 }
 
 /// `total 12`, in any language of one word.
@@ -64,15 +79,19 @@ fn unix(line: &[u8], today: i64) -> Option<(Facts, Vec<u8>)> {
     let mode = mode(line.get(1..10)?)?;
     let all: Vec<(&[u8], usize)> = words(line).take(16).collect();
     // The size stands in front of the date, whatever comes before it.
-    let text = |at: usize| all.get(at).and_then(|(word, _)| std::str::from_utf8(word).ok());
-    let (at, modified) = (2..all.len()).find_map(|at| {
-        text(at - 1)?.parse::<u64>().ok()?;
-        Some((at, moment(text(at)?, text(at + 1)?, text(at + 2)?, today)?))
-    })?;
-    let size = text(at - 1)?.parse().ok()?;
+    let text = |at: usize| all.get(at).map(|(word, _)| String::from_utf8_lossy(word)).unwrap_or_default();
+    let size_before = |at: usize| text(at - 1).parse::<u64>().ok();
+    // The time, and the last of its words.
+    let known = |at: usize| {
+        Some((moment(&text(at), &text(at + 1), &text(at + 2), today)?, at + 2)).or_else(|| iso(&[text(at), text(at + 1), text(at + 2)], at))
+    };
+    let dated = (2..all.len()).find_map(|at| size_before(at).and_then(|size| known(at).map(|(time, last)| (size, Some(time), last))));
+    let foreign =
+        |at: usize| size_before(at).filter(|_| is_foreign_date(&text(at), &text(at + 1), &text(at + 2))).map(|size| (size, None, at + 2));
+    let (size, modified, last) = dated.or_else(|| (2..all.len()).find_map(foreign))?;
     // One blank; others belong to the name.
-    let name = line.get(all[at + 2].1 + 1..).filter(|name| !name.is_empty())?;
-    let mut facts = Facts { kind: Some(kind), size: Some(size), modified: Some(modified), mode: Some(mode), ..Facts::default() };
+    let name = line.get(all.get(last)?.1 + 1..).filter(|name| !name.is_empty())?;
+    let mut facts = Facts { kind: Some(kind), size: Some(size), modified, mode: Some(mode), ..Facts::default() };
     if kind != Kind::Link {
         return Some((facts, name.to_vec()));
     }
@@ -96,6 +115,52 @@ fn mode(letters: &[u8]) -> Option<u32> {
         };
     }
     Some(mode)
+}
+
+/// `2020-01-02 03:04`, also with seconds and zone; and where its last word is.
+fn iso(words: &[Cow<'_, str>; 3], at: usize) -> Option<(Time, usize)> {
+    let day: Vec<i64> = words[0].split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let clock: Vec<&str> = words[1].split(':').collect();
+    let ([year @ 1900..=9999, month @ 1..=12, day @ 1..=31], true) = (&day[..], matches!(clock.len(), 2 | 3)) else { return None };
+    let part = |at: usize| clock.get(at).map_or(Some(0), |part| part.split('.').next()?.parse::<i64>().ok());
+    let (hour, minute, second) = (part(0)?, part(1)?, part(2)?);
+    let has_zone = clock.len() == 3 && words[2].len() == 5 && words[2].starts_with(['+', '-']);
+    Some((
+        Time { secs: days(*year, *month, *day) * 86_400 + hour * 3600 + minute * 60 + second, nanos: 0 },
+        at + if has_zone { 2 } else { 1 },
+    ))
+}
+
+/// Month and day, in either order, and a clock or a year, with a month in another language.
+fn is_foreign_date(first: &str, second: &str, third: &str) -> bool {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_month = |word: &str| !word.is_empty() && !is_number(word) && !word.contains([':', '/', '-']);
+    let is_day = |word: &str| {
+        let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit());
+        is_number(digits) && digits.parse::<u32>().is_ok_and(|day| (1..=31).contains(&day))
+    };
+    let is_clock = third.split_once(':').is_some_and(|(hour, minute)| is_number(hour) && is_number(minute));
+    let is_year = third.len() == 4 && is_number(third);
+    (is_month(first) && is_day(second) || is_month(second) && is_day(first)) && (is_clock || is_year)
+}
+
+/// `+i8388621.48594,m825718503,r,s280,<TAB>name`: Easily Parsed LIST Format.
+fn eplf(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
+    let line = line.strip_prefix(b"+")?;
+    let at = line.iter().position(|byte| *byte == b'\t')?;
+    let (facts, name) = (std::str::from_utf8(&line[..at]).ok()?, &line[at + 1..]);
+    let mut found = Facts { kind: Some(Kind::Unknown), ..Facts::default() };
+    for fact in facts.split(',').filter(|fact| !fact.is_empty()) {
+        match fact.split_at_checked(1)? {
+            ("/", "") => found.kind = Some(Kind::Dir),
+            ("r", "") if found.kind != Some(Kind::Dir) => found.kind = Some(Kind::File),
+            ("s", size) => found.size = size.parse().ok(),
+            ("m", secs) => found.modified = secs.parse().ok().map(|secs| Time { secs, nanos: 0 }),
+            ("u", mode) => found.mode = mode.strip_prefix('p').and_then(|mode| u32::from_str_radix(mode, 8).ok()).map(|mode| mode & 0o7777),
+            _ => {}
+        }
+    }
+    (!name.is_empty()).then(|| (found, name.to_vec()))
 }
 
 /// `Jan 2 03:04`, `Jan 2 2020`, or with the day in front. Without a year it is within the last one.
@@ -122,11 +187,14 @@ fn moment(first: &str, second: &str, third: &str, today: i64) -> Option<Time> {
     Some(Time { secs: days(year, month, day) * 86_400 + second, nanos: 0 })
 }
 
-/// `01-02-20  03:04PM       <DIR>          name`, with two or four digits of a year, or `2020-01-02  15:04`.
+/// `01-02-20  03:04PM       <DIR>          name`, with two or four digits of a year, or `2020-01-02  15:04`, or `02.01.2020  15:04`.
 fn dos(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
     let all: Vec<(&[u8], usize)> = words(line).take(4).collect();
     let text = |at: usize| all.get(at).and_then(|(word, _)| std::str::from_utf8(word).ok());
-    let parts: Vec<i64> = text(0)?.split(['-', '/']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let mut parts: Vec<i64> = text(0)?.split(['-', '/', '.']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    if text(0)?.contains('.') && parts.len() == 3 {
+        parts.swap(0, 1);
+    }
     let [a, b, c] = parts[..] else { return None };
     let (year, month, day) = if a > 31 {
         (a, b, c)
@@ -160,13 +228,20 @@ fn dos(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
     };
     let (kind, size) = match text(2)? {
         "<DIR>" => (Kind::Dir, None),
+        "<JUNCTION>" | "<SYMLINKD>" | "<SYMLINK>" => (Kind::Link, None),
         number => (Kind::File, Some(number.replace(',', "").parse().ok()?)),
     };
     let rest = &line[all.get(2)?.1..];
     // Directories have blanks after the word to fill the column; a name has none in front on these systems.
     let name = rest.trim_ascii_start();
     let modified = Time { secs: days(year, month, day) * 86_400 + hour * 3600 + minute * 60, nanos: 0 };
-    let facts = Facts { kind: Some(kind), size, modified: Some(modified), ..Facts::default() };
+    let mut facts = Facts { kind: Some(kind), size, modified: Some(modified), ..Facts::default() };
+    // `name [target]`
+    let arrow = name.windows(2).position(|pair| pair == b" [").filter(|_| kind == Kind::Link && name.ends_with(b"]"));
+    let name = arrow.map_or(name, |at| {
+        facts.target = Some(name[at + 2..name.len() - 1].to_vec());
+        &name[..at]
+    });
     (!name.is_empty()).then(|| (facts, name.to_vec()))
 }
 
@@ -175,9 +250,9 @@ mod tests {
     use super::*;
 
     fn one(line: &str) -> (Facts, String) {
-        let mut all = parse(line.as_bytes()).unwrap_or_else(|line| panic!("{line}"));
-        assert_eq!(all.len(), 1, "{line}");
-        let (facts, name) = all.remove(0);
+        let mut listing = parse(line.as_bytes());
+        assert!(listing.names.len() == 1 && listing.unknown.is_none(), "{line}");
+        let (facts, name) = listing.names.remove(0);
         (facts, String::from_utf8(name).expect("text"))
     }
 
@@ -193,6 +268,11 @@ mod tests {
             ("-rw-r--r-- 1 owner 99 Aug 08  2008 no-group", Kind::File, 99, "no-group"),
             ("-r--r--r--   1 user@dom  group 3 1 Jan 2001 day-first", Kind::File, 3, "day-first"),
             ("prw-r--r--    1 0        0               0 Jan 02  2020 fifo", Kind::Fifo, 0, "fifo"),
+            ("-rw-r--r-- 1 0 0 5 2020-01-02 03:04 iso", Kind::File, 5, "iso"),
+            ("-rw-r--r-- 1 0 0 5 2020-01-02 03:04:05.000000000 +0100 full iso", Kind::File, 5, "full iso"),
+            ("-rw-r--r-- 1 1000 1000 5 déc. 12 10:22 french", Kind::File, 5, "french"),
+            ("-rw-r--r-- 1 ftp ftp 5 12. Dez 2020 german", Kind::File, 5, "german"),
+            ("-rw-r--r-- 1 ftp ftp 5 12月 31日 10:22 japanese", Kind::File, 5, "japanese"),
         ] {
             let (facts, found) = one(line);
             assert_eq!((facts.kind, facts.size, found.as_str()), (Some(kind), Some(size), name), "{line}");
@@ -214,11 +294,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_eplf_are_read() {
+        let (file, name) = one("+i8388621.48594,m825718503,r,up644,s280,\tdjb.html");
+        assert_eq!((file.kind, file.size, file.mode, name.as_str()), (Some(Kind::File), Some(280), Some(0o644), "djb.html"));
+        assert_eq!(file.modified, Some(Time { secs: 825_718_503, nanos: 0 }));
+        assert_eq!(one("+/,m824255907,\t514").0.kind, Some(Kind::Dir));
+    }
+
+    #[test]
     fn lines_of_dos_are_read() {
         for (line, kind, size, name) in [
             ("02-18-19  03:27PM       <DIR>          web site", Kind::Dir, None, "web site"),
             ("10-04-2021  12:05AM             1,234 a b.txt", Kind::File, Some(1234), "a b.txt"),
             ("2020-01-02  15:04  99 x", Kind::File, Some(99), "x"),
+            ("18.02.2019  15:27       <DIR>          x", Kind::Dir, None, "x"),
+            ("04-10-20  02:00PM       <JUNCTION>     Old Files [C:\\Users\\a b]", Kind::Link, None, "Old Files"),
         ] {
             let (facts, found) = one(line);
             assert_eq!((facts.kind, facts.size, found.as_str()), (Some(kind), size, name), "{line}");
@@ -229,15 +319,18 @@ mod tests {
     #[test]
     fn a_listing_is_read_whole_or_the_line_is_named() {
         let listing = b"total 8\r\ndrwxr-xr-x 2 0 0 1 Jan 02  2020 .\r\ndrwxr-xr-x 2 0 0 1 Jan 02  2020 ..\r\n-rw-r--r-- 1 0 0 1 Jan 02  2020 a\r\n\r\n";
-        assert_eq!(parse(listing).expect("known").len(), 1);
+        let listed = parse(listing);
+        assert!(listed.names.len() == 1 && listed.shows_itself && !listed.is_blank() && listed.unknown.is_none());
+        let mixed = parse(b"-rw-r--r-- 1 0 0 1 Jan 02  2020 a\r\nls: b: no\r\n-rw-r--r-- 1 0 0 1 Jan 02  2020 c\r\n");
+        assert_eq!((mixed.names.len(), mixed.unknown.as_deref()), (2, Some("ls: b: no")));
         for unknown in [
             "FOO.TXT;1  1/2  2-JAN-2020 03:04",
             "Volume in drive C",
             "-rw-r--r-- 1 0 0 x Jan 02 2020 a",
             "lrwxrwxrwx 1 0 0 1 Jan 02  2020 l",
         ] {
-            assert_eq!(parse(unknown.as_bytes()).expect_err("unknown"), unknown);
+            assert_eq!(parse(unknown.as_bytes()).unknown.expect("unknown"), unknown);
         }
-        assert!(parse(&[0xff; 300]).expect_err("unknown").len() < 2000);
+        assert!(parse(&[0xff; 300]).unknown.expect("unknown").len() < 2000);
     }
 }

@@ -10,6 +10,8 @@ pub struct Facts {
     pub kind: Option<Kind>,
     pub size: Option<u64>,
     pub modified: Option<Time>,
+    /// The time is one of LIST: to the minute or the day, of any zone.
+    pub is_rough: bool,
     pub mode: Option<u32>,
     /// Where a symlink points.
     pub target: Option<Vec<u8>>,
@@ -122,7 +124,10 @@ impl Facts {
             (entry.size, entry.stored) = (self.size.unwrap_or(0), self.size.unwrap_or(0));
         }
         if let Some(time) = self.modified {
-            (entry.mtime, entry.have) = (time, entry.have.with(MetaMask::MTIME));
+            entry.mtime = time;
+            if !self.is_rough {
+                entry.have = entry.have.with(MetaMask::MTIME);
+            }
         }
         if self.mode.is_some() {
             entry.have = entry.have.with(MetaMask::MODE);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_core::hash::Algorithm;
 
+use super::names_proof::NamesProof;
 use super::paths::Names;
 use super::ranges_proof::RangesProof;
 use super::reply::Reply;
@@ -21,6 +22,8 @@ const LETTER: usize = 2;
 pub struct Features {
     /// Names are UTF-8 (RFC 2640).
     pub utf8: bool,
+    /// Unusual names that it is known to keep.
+    pub kept_names: NamesProof,
     /// The server drops everything from names that is not printable ASCII.
     pub plain: bool,
     /// MLST and MLSD, with these facts.
@@ -44,8 +47,12 @@ pub struct Features {
     pub size: AtomicBool,
     pub mdtm: AtomicBool,
     pub extended_passive: AtomicBool,
+    /// A port that EPSV announced was not reached: PASV was tried instead.
+    pub unreached: AtomicBool,
     /// Data may come from, and go to, another server.
     pub fxp: AtomicBool,
+    /// A listing has the directory itself in it: an empty one is none.
+    pub lists_itself: AtomicBool,
     /// LIST takes `-a`.
     pub lists_all: AtomicBool,
     /// Extended block mode, with partial stores anywhere in a file (ESTO; GFD.20).
@@ -136,6 +143,7 @@ impl Features {
         let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
         Features {
             utf8: has("UTF8"),
+            kept_names: NamesProof::default(),
             plain: false,
             mfmt: has("MFMT"),
             // Globus's server has it, and lists it elsewhere.
@@ -151,9 +159,11 @@ impl Features {
             mdtm: maybe("MDTM"),
             // Its reply has no address.
             extended_passive: AtomicBool::new(!elsewhere),
+            unreached: AtomicBool::new(false),
             elsewhere,
             nodes: OnceLock::new(),
             fxp: AtomicBool::new(true),
+            lists_itself: AtomicBool::new(false),
             lists_all: AtomicBool::new(true),
             // Partial stores in any order need a server that keeps files: the others that speak this protocol write tapes or pools.
             extended_blocks: AtomicBool::new(has("ESTO") && keeps_files),

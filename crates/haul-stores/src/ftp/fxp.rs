@@ -20,6 +20,7 @@ use super::pool::Lease;
 use super::relay;
 use super::reply::Reply;
 use super::source::stamp;
+use super::staged::arrived;
 use super::store::Shared;
 use crate::staging::staging_leaf;
 
@@ -67,7 +68,7 @@ pub fn copy(
     if !is_possible(from, to, entry.size) {
         return Ok(None);
     }
-    let (source, target) = (from.target(&entry.name, OP)?, to.target(name, OP)?);
+    let (source, target) = (from.target(&entry.name, OP)?, to.exact(name, OP)?);
     let staging = staging(checked(name, to.features.names(), OP)?, entry);
     let path = join(&to.dir(&name.dir, OP)?, &staging);
     let Some(mut pair) = Pair::take(from, to)? else { return Ok(None) };
@@ -84,10 +85,7 @@ pub fn copy(
         }
         unchanged(&mut pair.sender, &source, entry)?;
         let size = pair.receiver.look(&path, false, OP)?.size;
-        if size != Some(entry.size) {
-            let has = size.map_or("an unknown number of".to_string(), |size| size.to_string());
-            return Err(Error::new(ErrorKind::Corrupt, OP).because(format!("the server has {has} bytes of {}", entry.size)));
-        }
+        arrived(size, entry.size, OP)?;
         if verify {
             match pair.is_same((from, &source), (to, &path), entry.size)? {
                 Some(true) => {}

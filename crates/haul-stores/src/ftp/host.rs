@@ -13,6 +13,7 @@ use super::features::get;
 use super::flags::{Flags, Security};
 use super::grid::{self, Grid};
 use super::login::{Dialer, Known};
+use super::names_proof::prove;
 use super::paths::join;
 use super::pool::{Pool, Wanted};
 use super::provider::{FTPS, GSIFTP, SSHFTP};
@@ -22,6 +23,7 @@ use super::store::{Ftp, LARGE, WRITERS};
 use crate::http_client::{Environment, TlsFlags, agent};
 use crate::lock::lock;
 use crate::provider::Access;
+use crate::staging::OwnNames;
 
 /// Connections at the most, unless `--streams` says otherwise: with three round trips a file, 32 of them move 100 files in a second
 /// at 100 ms. They are made as they are needed, and a server that allows fewer says so.
@@ -157,6 +159,8 @@ impl FtpHost {
     }
 
     fn make(&self, path: &[u8]) -> Result<bool> {
+        let (above, leaf) = self.split(path);
+        prove(&self.pool, above, &OwnNames::new(), &[leaf]).pop().unwrap_or(Ok(())).map_err(|e| e.at(path))?;
         let reply = self.pool.take()?.ask("MKD", path, "mkdir")?;
         if reply.is_done() {
             *lock(&self.last) = Some((path.to_vec(), Instant::now()));
@@ -231,6 +235,7 @@ impl FtpHost {
             self.pool.clone(),
             self.known()?.features.clone(),
             place,
+            options.role == Role::Destination,
             self.moves_data && options.role != Role::Destination,
         )))
     }

@@ -26,7 +26,7 @@ pub enum Step {
 pub struct Line<'a> {
     shared: &'a Shared,
     lease: Option<Lease>,
-    pub announced: Option<Announced>,
+    announced: Option<Announced>,
 }
 
 impl Line<'_> {
@@ -40,6 +40,18 @@ impl Line<'_> {
             self.lease = Some(self.shared.pool.take()?);
         }
         self.lease.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
+    }
+
+    /// The session for other commands than transfers. A listing among them uses the port that was announced, and no other takes its place
+    /// unseen.
+    pub fn session(&mut self) -> Result<&mut Lease> {
+        self.lease()?;
+        let announced = self.announced.take();
+        let lease = self.lease()?;
+        if announced.is_some() {
+            lease.announced = announced;
+        }
+        Ok(lease)
     }
 
     /// The session is left to nobody else.
@@ -151,8 +163,8 @@ impl Line<'_> {
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        if let Some(lease) = &mut self.lease {
-            lease.announced = self.announced.take();
+        if let (Some(lease), Some(announced)) = (&mut self.lease, self.announced.take()) {
+            lease.announced = Some(announced);
         }
     }
 }

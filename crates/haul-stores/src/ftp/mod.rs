@@ -37,6 +37,7 @@ mod intake;
 mod line;
 mod login;
 mod look;
+mod names_proof;
 mod passive;
 mod paths;
 mod pool;

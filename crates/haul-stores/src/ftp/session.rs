@@ -99,7 +99,11 @@ impl Session {
         let read = self.drain(&mut data, &mut all, op);
         drop(data);
         read?;
-        self.end(op)?;
+        let last = self.control.reply(op)?.done(op)?;
+        // vsftpd: "Transfer done (but failed to open directory)."
+        if last.says(&["fail", "denied", "cannot", "can't", "could not", "unable"]) {
+            return Err(Failed::Error(last.failure(op).kind_is(ErrorKind::Denied)));
+        }
         Ok(all)
     }
 

@@ -123,21 +123,24 @@ impl FtpSink {
         const OP: &str = "write";
         let mut lease = self.staged.shared.pool.take()?;
         let mut word = "STOR";
-        let announced = lease.announce(OP)?;
+        let mut there = None;
         if at > 0 {
             // A server may remove a file whose upload failed, after another upload has gone on with it (vsftpd's delete_failed_uploads):
-            // what is sent from here on would be a new file with a hole in front.
-            match lease.look(&self.staged.path, false, OP) {
-                Ok(there) if there.size.is_none_or(|size| size >= at) => {}
+            // what is sent from here on would be a new file with a hole in front. A look may take a listing, which has a data connection
+            // of its own: the one for the file is announced behind it.
+            there = match lease.look(&self.staged.path, false, OP) {
+                Ok(there) if there.size.is_none_or(|size| size >= at) => there.size,
                 Ok(_) => return Err(lost()),
                 Err(e) if e.kind() == ErrorKind::NotFound => return Err(lost()),
                 Err(e) => return Err(e),
-            }
+            };
+        }
+        let announced = lease.announce(OP)?;
+        if at > 0 {
             // Not together with STOR, which would begin at 0 if this was refused.
             let reply = lease.ask("REST", at.to_string().as_bytes(), OP)?;
             if !reply.needs_more() {
-                let size = lease.look(&self.staged.path, false, OP)?.size;
-                if size != Some(at) {
+                if there != Some(at) {
                     return Err(self.no_restart(reply.failure(OP)));
                 }
                 word = "APPE";

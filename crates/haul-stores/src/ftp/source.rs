@@ -180,7 +180,7 @@ impl FtpFile {
 
     /// The stamp of the file, if it is still what was listed.
     fn look(shared: &Arc<Shared>, path: &[u8], entry: &Entry, follow: bool) -> Result<Stamp> {
-        let found = shared.pool.take()?.look_all(&[path], false, follow, "open").pop();
+        let found = shared.pool.take()?.look_sent(&[path], false, follow, "open").pop();
         let facts = found.unwrap_or_else(|| Err(Error::new(ErrorKind::NotFound, "open")))?;
         if facts.kind != Some(Kind::File) {
             return Err(Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file"));
@@ -191,9 +191,9 @@ impl FtpFile {
         if entry.is_bare() {
             return Ok(stamp(&facts));
         }
-        // A listing without times has none to compare.
+        // A listing without times has none to compare, nor has a look-up where times are those of the listing.
         let mut known = Stamp { version: 0, ..entry.stamp() };
-        if !entry.have.has(haul_core::entry::MetaMask::MTIME) {
+        if !entry.have.has(haul_core::entry::MetaMask::MTIME) || facts.modified.is_none() || facts.is_rough {
             known.mtime = stamp(&facts).mtime;
         }
         if known != stamp(&facts) {
@@ -258,7 +258,7 @@ impl FtpFile {
     }
 }
 
-fn short(left: u64) -> Error {
+pub fn short(left: u64) -> Error {
     let e = Error::new(ErrorKind::Io, "read").remedy_is(Remedy::Again);
     e.because(format!("the data connection ended {left} bytes too early"))
 }
@@ -298,7 +298,7 @@ impl Source for FtpFile {
     fn stamp(&self) -> Result<Stamp> {
         let found = self.shared.pool.take()?.look(&self.path, false, "stat").map_err(|e| e.on(&self.name))?;
         let mut now = stamp(&found);
-        if found.modified.is_none() {
+        if found.modified.is_none() || found.is_rough {
             now.mtime = self.stamp.mtime;
         }
         now.version = self.stamp.version;

@@ -37,7 +37,7 @@ impl Staged {
     /// For one that goes on. The server is not asked.
     pub fn attach(shared: &Arc<Shared>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Staged> {
         Ok(Staged {
-            target: shared.target(name, "create")?,
+            target: shared.exact(name, "create")?,
             path: join(&shared.dir(&name.dir, "create")?, leaf(token)?),
             shared: shared.clone(),
             name: name.clone(),
@@ -68,10 +68,7 @@ impl Staged {
         const OP: &str = "commit";
         let mut session = self.shared.pool.take()?;
         let (size, landed) = self.shared.size_and_set(&mut session, &self.path, entry, self.keep)?;
-        if size != Some(entry.size) {
-            let has = size.map_or("an unknown number of".to_string(), |size| size.to_string());
-            return Err(Error::new(ErrorKind::Corrupt, OP).because(format!("the server has {has} bytes of {}", entry.size)));
-        }
+        arrived(size, entry.size, OP)?;
         change::replace(&mut session, &self.path, &self.target, OP)?;
         Ok(landed)
     }
@@ -84,6 +81,19 @@ impl Staged {
         let staged = Entry::bare(Name::new(&self.name.dir, &self.token.0), Kind::File);
         Ok(Box::new(FtpFile::open(&self.shared, &staged, false).map_err(|e| e.renamed(&self.name))?))
     }
+}
+
+/// Whether all of a file is there.
+///
+/// # Errors
+///
+/// `Corrupt` if it is not.
+pub fn arrived(there: Option<u64>, size: u64, op: &'static str) -> Result<()> {
+    if there == Some(size) {
+        return Ok(());
+    }
+    let has = there.map_or("an unknown number of".to_string(), |there| there.to_string());
+    Err(Error::new(ErrorKind::Corrupt, op).because(format!("the server has {has} bytes of {size}")))
 }
 
 /// The staging leaf that a token names. Tokens come from journals.

@@ -12,6 +12,7 @@ use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, S
 use super::block_sink::BlockSink;
 use super::features::{Features, get};
 use super::fxp;
+use super::names_proof;
 use super::paths;
 use super::pool::{Lease, Pool, Wanted};
 use super::sink::FtpSink;
@@ -40,6 +41,8 @@ pub struct Shared {
     pub features: Arc<Features>,
     /// Absolute, without a slash at its end.
     pub root: Vec<u8>,
+    /// Files are written here.
+    pub is_destination: bool,
     /// Attributes that files can be given.
     pub sets: MetaMask,
     pub threads: Threads,
@@ -55,7 +58,20 @@ impl Shared {
         paths::path(&self.root, name, self.features.names(), op)
     }
 
-    /// The path of something that is made or changed: never of the directory itself.
+    /// Whether the server keeps each of these names: see [`names_proof`].
+    pub fn prove(&self, leaves: &[&[u8]]) -> Vec<Result<()>> {
+        let root: &[u8] = if self.root.is_empty() { b"/" } else { &self.root };
+        names_proof::prove(&self.pool, root, &self.names, leaves)
+    }
+
+    /// The path of something that is made or changed under this very name.
+    pub fn exact(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
+        let path = self.target(name, op)?;
+        self.prove(&[&name.leaf]).pop().unwrap_or(Ok(()))?;
+        Ok(path)
+    }
+
+    /// The path of a file or directory that is read: never of the directory itself.
     pub fn target(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
         Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.names(), op)?))
     }
@@ -81,8 +97,8 @@ impl Shared {
 }
 
 impl Ftp {
-    /// `moves_data`: what is looked up will be read, or written over.
-    pub fn new(pool: Arc<Pool>, features: Arc<Features>, place: Place, moves_data: bool) -> Ftp {
+    /// `moves_data`: what is looked up will be read.
+    pub fn new(pool: Arc<Pool>, features: Arc<Features>, place: Place, is_destination: bool, moves_data: bool) -> Ftp {
         let kept = |mask: MetaMask, has: bool| if has { mask } else { MetaMask::NONE };
         let sets = kept(MetaMask::MTIME, features.sets_times()).with(kept(MetaMask::MODE, features.chmod));
         let timed = features.mlst.is_some() || get(&features.mdtm);
@@ -112,7 +128,7 @@ impl Ftp {
         while root.ends_with(b"/") {
             root.pop();
         }
-        let shared = Shared { pool, features, root, sets, threads: Threads::default(), names: OwnNames::new() };
+        let shared = Shared { pool, features, root, is_destination, sets, threads: Threads::default(), names: OwnNames::new() };
         Ftp { shared: Arc::new(shared), caps, place, moves_data }
     }
 }
@@ -141,8 +157,8 @@ impl Store for Ftp {
         Ok(entry)
     }
 
-    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], _want: MetaMask, follow: bool) -> Vec<Found> {
-        self.shared.stat_many(dir, leaves, follow)
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        self.shared.stat_many(dir, leaves, want, follow)
     }
 
     fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {

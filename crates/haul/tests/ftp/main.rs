@@ -2,6 +2,7 @@
 
 mod between;
 mod lies;
+mod proof;
 mod resume;
 
 use std::ops::Deref;
