@@ -248,6 +248,9 @@ impl Store for Ftp {
 
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         match ((from as &dyn Any).downcast_ref::<Ftp>(), how) {
+            (Some(from), Within::Rename) if Arc::ptr_eq(&from.shared.pool, &self.shared.pool) => {
+                self.shared.take_over(&from.shared, &entry.name, to, false).map(|()| Some(Landed::default()))
+            }
             (Some(from), Within::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, false), moved),
             (Some(from), Within::VerifiedCopy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, true), moved),
             _ => Ok(None),

@@ -10,6 +10,7 @@ use haul_core::job::Root;
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::spec::TransferSpec;
 use haul_core::store::Store;
+use haul_stores::ftp::FtpHost;
 use haul_stores::memory::Memory;
 use haul_stores::provider::Intent;
 use haul_stores::ssh::SshHost;
@@ -187,12 +188,13 @@ pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
     }
 }
 
-/// The same on a host behind ssh that all sources are on, too. Which file system a directory is on that a dry run has not made,
+/// The same on a host behind ssh, or an FTP server, that all sources are on, too. Which file system a directory is on that a dry run has not made,
 /// and any where the host does not tell, only the rename itself finds out.
 pub fn rename_there(roots: &mut [Root], target: &dyn Store, hosts: &Hosts, spec: &TransferSpec) {
     let Ok(there) = hosts.reach(&spec.destination) else { return };
     let is_there = |source: &Location| hosts.reach(source).is_ok_and(|host| Arc::ptr_eq(&host, &there));
-    if SshHost::of(&*there).is_none() || !spec.sources.iter().all(|source| source.is_remote() && is_there(source)) {
+    let renames = SshHost::of(&*there).is_some() || FtpHost::of(&*there).is_some();
+    if !renames || !spec.sources.iter().all(|source| source.is_remote() && is_there(source)) {
         return;
     }
     for root in roots {

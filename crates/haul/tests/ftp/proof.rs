@@ -212,6 +212,24 @@ fn a_symlink_is_skipped_and_deletes_go_on() {
 }
 
 #[test]
+fn a_move_within_one_server_renames() {
+    let w = World::vsftpd("");
+    w.sh("cp -a src kept");
+    w.ends(0, "mv @/src/ @/moved");
+    w.same("kept", "moved");
+    let log = w.server().log();
+    assert!(w.entries("src").is_empty() && !log.contains("\"RETR ") && !log.contains("\"STOR "), "{log}");
+    w.ends(0, "mkdir @/dir");
+    w.ends(0, "mv @/moved/big @/moved/.hid @/dir/");
+    assert_eq!(w.entries("dir"), [".hid", "big"]);
+    assert!(!w.server().log().contains("\"RETR "), "{}", w.server().log());
+    // What is there is not replaced by a directory.
+    w.sh("mkdir -p dir/d && echo mine > dir/d/mine");
+    w.ends(0, "mv @/moved/d @/dir/");
+    assert!(w.has("dir/d/mine") && w.has("dir/d/n7") && !w.has("moved/d"));
+}
+
+#[test]
 fn a_full_disk_here_is_named() {
     let volume = Volume::new(&Kind::Tmpfs { inodes: None }, 4 << 20).expect("a volume of 4 MiB");
     let w = World::vsftpd("");
