@@ -41,6 +41,7 @@ pub use crate::staging::{is_staging, staging_leaf};
 use haul_core::lock::lock;
 pub use provider::{LocalProvider, ThisMachine};
 pub use token::unfinished_leaf;
+pub(crate) use umask::with_mask;
 pub use umask::{can_be_apart, without_mask};
 
 use caps::FileSystem;

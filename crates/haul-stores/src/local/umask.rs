@@ -15,11 +15,19 @@ pub fn can_be_apart() -> bool {
 ///
 /// Errors: `Limit` where the system gives no thread.
 pub fn without_mask<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    with_mask(0, |_| work())
+}
+
+/// The same with a mask; `work` is told whether it is in force.
+///
+/// Errors: as [`without_mask`].
+pub fn with_mask<T: Send>(mask: u32, work: impl FnOnce(bool) -> T + Send) -> Result<T> {
     let apart = || {
-        if unshare() {
-            rustix::process::umask(Mode::empty());
+        let is_apart = unshare();
+        if is_apart {
+            rustix::process::umask(Mode::from_raw_mode(mask));
         }
-        work()
+        work(is_apart)
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, apart).map_err(rlimit::no_thread)?;

@@ -79,3 +79,16 @@ fn the_remote_users_mask_counts_where_modes_are_not_kept() {
     w.plain(&format!("cp src/ {}@testhost:exact", a.name)).ends(0);
     assert_same(&w.path("src"), &a.home().join("exact"), What::USUAL);
 }
+
+#[test]
+fn a_default_acl_takes_the_place_of_the_mask() {
+    let w = World::new("src: a=5:0666 d/x=6:0777 d/:0777");
+    w.sh("mkdir top && setfacl -d -m u::rwx,g::rwx,o::rwx top");
+    w.plain("cp --no-perms src/ top/local").ends(0);
+    w.plain("cp --no-agent --no-perms src/ testhost:~/top/sftp").ends(0);
+    w.haul("cp --no-perms src/ testhost:~/top/agent").ends(0);
+    for copy in ["local", "sftp", "agent"] {
+        let modes = ["", "/d", "/a", "/d/x"].map(|path| format!("{:o}", w.mode(format!("top/{copy}{path}"))));
+        assert_eq!(modes, ["777", "777", "666", "777"], "{copy}");
+    }
+}

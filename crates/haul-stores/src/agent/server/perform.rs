@@ -229,16 +229,19 @@ impl Agent {
     fn make_path(&self, from: &mut Parser<'_>) -> Result<()> {
         let (path, parents) = (&self.absolute(from.bytes()?)[..], from.flag()?);
         let place: PathBuf = path_of(path).into();
-        // The process has no mask of its own: the user's is taken into account here.
-        let mode = 0o777 & !self.options.umask;
-        if let Some(confined) = &self.options.confined {
-            return confined.make_dir(path, parents, rustix::fs::Mode::from_raw_mode(mode));
-        }
-        let made = std::fs::DirBuilder::new().recursive(parents).mode(mode).create(&place);
-        match made {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
-            made => made.map_err(|e| Error::io(e, "mkdir").at(path)),
-        }
+        // The process has no mask: the user's is taken into account here, as a mask, since a default ACL takes its place.
+        let umask = self.options.umask;
+        local::with_mask(umask, |is_set| {
+            let mode = if is_set { 0o777 } else { 0o777 & !umask };
+            if let Some(confined) = &self.options.confined {
+                return confined.make_dir(path, parents, rustix::fs::Mode::from_raw_mode(mode));
+            }
+            let made = std::fs::DirBuilder::new().recursive(parents).mode(mode).create(&place);
+            match made {
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
+                made => made.map_err(|e| Error::io(e, "mkdir").at(path)),
+            }
+        })?
     }
 
     fn open(&self, kind: u8, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
