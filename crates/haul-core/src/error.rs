@@ -121,6 +121,7 @@ struct Inner {
     tries: u32,
     exhausted: bool,
     written: u64,
+    advanced: bool,
 }
 
 impl Error {
@@ -137,6 +138,7 @@ impl Error {
             tries: 1,
             exhausted: false,
             written: 0,
+            advanced: false,
         };
         Error(Box::new(inner))
     }
@@ -227,6 +229,17 @@ impl Error {
     /// See [`Error::wrote`]; 0 where it is not known.
     pub fn written(&self) -> u64 {
         self.0.written
+    }
+
+    /// Whether part of the operation was completed before the failure and is not repeated: tries are counted anew from here.
+    pub fn advanced(mut self, advanced: bool) -> Self {
+        self.0.advanced = advanced;
+        self
+    }
+
+    /// See [`Error::advanced`].
+    pub fn has_advanced(&self) -> bool {
+        self.0.advanced
     }
 
     pub fn tries(&self) -> u32 {

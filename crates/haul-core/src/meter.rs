@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::bundle::Spent;
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fill::fill_whole;
 use crate::store::{Reach, Sink, Source};
 
 /// The kernel copies at most this much a call, so that a signal, a limit and the display see the copy move.
@@ -292,7 +293,8 @@ impl Meter {
         // Behind a network the answer to the first request is waited for here.
         let mut inner = Spent { reading: began.elapsed(), ..Spent::default() };
         let mut metered = Metered { from: reader, meter: self, hasher, how, spent: &mut inner };
-        let written = to.write(at, &mut metered);
+        let finds_holes = how.sparse && !from.reports_holes();
+        let written = if finds_holes { write_sparsely(to, at, &mut metered) } else { to.write(at, &mut metered) };
         drop(metered);
         inner.writing = began.elapsed().saturating_sub(inner.sum());
         *spent += inner;
@@ -368,6 +370,34 @@ fn hash_of_zeros(count: u64) -> u128 {
     known.truncate(7);
     known.insert(0, (count, hash));
     hash
+}
+
+/// Makes holes of blocks of zeros.
+fn write_sparsely(to: &dyn Sink, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+    const BLOCK: usize = 64 << 10;
+    let mut buffer = vec![0; 16 * BLOCK];
+    let mut next = at.start;
+    let mut pass = |next: &mut u64| {
+        let count = usize::try_from(at.end - *next).unwrap_or(usize::MAX).min(buffer.len());
+        fill_whole(from, &mut buffer[..count])?;
+        let is_hole = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+        let blocks: Vec<&[u8]> = buffer[..count].chunks(BLOCK).collect();
+        let mut start = 0;
+        for run in blocks.chunk_by(|a, b| is_hole(a) == is_hole(b)) {
+            let bytes = &buffer[start..start + run.iter().map(|block| block.len()).sum::<usize>()];
+            let end = *next + bytes.len() as u64;
+            if is_hole(run[0]) { to.hole(*next..end) } else { to.write_bytes(*next, bytes) }?;
+            (start, *next) = (start + bytes.len(), end);
+        }
+        Ok(())
+    };
+    while next < at.end {
+        pass(&mut next).map_err(|e: Error| {
+            let written = next - at.start + e.written();
+            e.wrote(written)
+        })?;
+    }
+    Ok(())
 }
 
 fn hash_zeros(hasher: &mut xxhash_rust::xxh3::Xxh3, mut count: u64) {

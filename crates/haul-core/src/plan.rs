@@ -122,6 +122,8 @@ pub struct Planner {
     pub link_sets: MetaMask,
     /// `Caps::groups` of the destination.
     pub groups: Option<Vec<u32>>,
+    /// Nothing is set: modes are compared as they are, also bits that could not be.
+    pub compares_only: bool,
 }
 
 impl Planner {
@@ -236,6 +238,7 @@ impl Planner {
                 let bits = 0o1777 | when(same_user, 0o4000) | when(group, 0o2000);
                 (bits, bits)
             }
+            (false, true) if self.compares_only && known.has(MetaMask::SETID) => (0o7777, 0o7777),
             (false, true) => (0o1777 | when(same_user, 0o4000) | when(same_user && same_group, 0o2000), 0o7777),
         };
         let mode = known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & given != target.mode & compared;

@@ -179,6 +179,10 @@ impl Tries {
     /// When to try again after a failure; the error if there is no further try, exhausted if the bound forbids it.
     pub fn after(&mut self, error: Error) -> Result<(Error, Again)> {
         let policy = self.scope.policy;
+        if error.has_advanced() {
+            (self.tried, self.reconnects, self.since) = (0, 0, None);
+            self.scope.spent = Spent::default();
+        }
         let since = *self.since.get_or_insert_with(Instant::now);
         if error.remedy() == Remedy::Reconnect {
             self.reconnects += 1;
@@ -317,6 +321,22 @@ mod tests {
         };
         let e = Tries::begin().call(|| -> Result<()> { Err(lost(&mut count)) }).expect_err("it fails");
         assert_eq!((count, e.is_exhausted(), e.remedy()), (2, false, Remedy::Reconnect));
+    }
+
+    #[test]
+    fn progress_begins_the_count_anew() {
+        for remedy in [Remedy::Reconnect, Remedy::Again] {
+            let (seen, _entered) = scope(2);
+            let _before = count_on(Spent::on(&passing()));
+            let mut left = 5;
+            let done = Tries::begin().call(|| {
+                left -= 1;
+                let failed = Error::new(ErrorKind::Broken, "write").remedy_is(remedy).advanced(true);
+                if left == 0 { Ok(()) } else { Err(failed) }
+            });
+            assert!(done.is_ok() && left == 0, "{done:?}");
+            assert!(seen.lock().expect("whole").iter().all(|again| again.attempt == 1), "{seen:?}");
+        }
     }
 
     #[test]

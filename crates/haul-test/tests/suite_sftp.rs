@@ -18,7 +18,7 @@ const SERVER: &str = "/usr/lib/openssh/sftp-server";
 fn fixture(connect: impl Fn() -> haul_core::Result<Channel> + Clone + Send + Sync + 'static) -> Fixture {
     let open = move |path: &Path| -> haul_core::Result<Sftp> {
         let host = Host::connect("sftp", "testhost".into(), Box::new(connect.clone()), 3)?;
-        host.open(path.as_os_str().as_encoded_bytes())
+        host.open(path.as_os_str().as_encoded_bytes(), false)
     };
     Fixture::of_directory(open)
 }

@@ -76,7 +76,9 @@ impl Context {
         let Records { journal, past, spill } = records;
         let caps = job.target.caps().clone();
         // Where names cannot share a file, each gets one of its own.
-        let links = Links { hard: job.links.hard && caps.hard_links, ..job.links };
+        let (hard, specials) = (job.links.hard && caps.hard_links, job.links.specials && caps.specials);
+        // Special files that it cannot have are skipped and counted.
+        let links = Links { hard, specials, ..job.links };
         // A source goes on the evidence of its copy, not on the word of a write.
         let verify = job.verify || job.remove_source;
         let job = Arc::new(Job { sparse: job.sparse && caps.holes, links, verify, ..job });
@@ -93,6 +95,7 @@ impl Context {
             keep,
             link_sets: caps.link_sets,
             groups: caps.groups.clone(),
+            compares_only: job.mode == Mode::Check,
         };
         let bundle = BundleLimit {
             bytes: sources().map(|source| source.bundle_bytes).fold(caps.bundle_bytes, usize::min) as u64,

@@ -34,6 +34,12 @@ impl Step {
         self.measured.load(Ordering::Relaxed).then(|| self.bytes())
     }
 
+    /// The connection was lost within a step: a server may carry only so much in each.
+    pub fn lost(&self) {
+        // Without a fetch: a step of another worker in between is as good.
+        self.bytes.store((self.bytes() / 8).max(LEAST), Ordering::Relaxed);
+    }
+
     /// One worker has landed so many bytes in this time.
     pub fn note(&self, bytes: u64, took: Duration) {
         let rate = bytes as f64 / took.as_secs_f64().max(1e-6);
@@ -57,7 +63,10 @@ mod tests {
         }
         step.note(3 << 20, Duration::from_secs(2));
         assert_eq!(step.bytes(), 3 << 19);
+        step.lost();
+        assert_eq!(step.bytes(), 3 << 16);
         step.note(10, Duration::from_secs(60));
+        step.lost();
         assert_eq!(step.bytes(), LEAST);
         let local = Step::new(false);
         assert_eq!(local.bytes(), u64::MAX);

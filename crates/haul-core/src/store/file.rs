@@ -118,6 +118,11 @@ pub trait Source: Send + Sync {
         Ok(vec![at])
     }
 
+    /// Whether [`Source::data`] reports holes; else blocks of zeros are taken for such where holes are wanted.
+    fn reports_holes(&self) -> bool {
+        false
+    }
+
     /// What an object store keeps of it beside attributes.
     fn headers(&self) -> Option<std::sync::Arc<crate::entry::Headers>> {
         None

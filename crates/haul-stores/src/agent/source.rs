@@ -175,6 +175,10 @@ impl Source for RemoteSource {
         self.call(ops::STAMP, |to| to, |answer| answer.body().stamp())
     }
 
+    fn reports_holes(&self) -> bool {
+        true
+    }
+
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         let read = |answer: &Frame| {
             let mut from = answer.body();

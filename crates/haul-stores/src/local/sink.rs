@@ -4,7 +4,7 @@ mod old;
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
@@ -47,8 +47,9 @@ pub(super) struct FileSink {
     size: u64,
     chunk: u64,
     sync: bool,
-    /// The end of what this sink wrote: a hole behind it is one already.
+    /// The end of what this sink wrote: a hole behind it is one already, unless space was reserved.
     written: AtomicU64,
+    reserved: AtomicBool,
     /// Whose turn it is to write: who waits for the inode's lock spins in the kernel (half of the processor time of a download by
     /// 8 workers), who waits here sleeps.
     turn: Mutex<()>,
@@ -178,6 +179,7 @@ impl FileSink {
             chunk: spec.chunk,
             sync: spec.sync,
             written: AtomicU64::new(0),
+            reserved: AtomicBool::new(false),
             turn: Mutex::default(),
             old: Mutex::default(),
         }
@@ -190,7 +192,10 @@ impl FileSink {
         }
         match fallocate(&self.fd, FallocateFlags::KEEP_SIZE, 0, entry.size) {
             Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(fail(e, "reserve space")),
-            _ => Ok(()), // a saving only
+            reserved => {
+                self.reserved.store(reserved.is_ok(), Ordering::Relaxed);
+                Ok(()) // a saving only
+            }
         }
     }
 
@@ -341,8 +346,13 @@ impl Sink for FileSink {
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
         // The end of the file is set at commit; a hole there needs nothing now.
-        if at.is_empty() || (self.made && at.start >= self.written.load(Ordering::Relaxed)) {
+        let is_reserved = self.reserved.load(Ordering::Relaxed);
+        if at.is_empty() || (self.made && !is_reserved && at.start >= self.written.load(Ordering::Relaxed)) {
             return Ok(());
+        }
+        if is_reserved {
+            // Nothing is punched behind the end of a file.
+            rustix::fs::ftruncate(&self.fd, self.size).map_err(|e| self.failed(e, "truncate"))?;
         }
         match fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at.start, at.end - at.start) {
             Ok(()) => Ok(()),

@@ -102,6 +102,10 @@ impl Source for FileSource {
         Ok(xxh128(&ctime.to_le_bytes()) as u64)
     }
 
+    fn reports_holes(&self) -> bool {
+        true
+    }
+
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         let mut parts = Vec::new();
         let mut from = at.start;

@@ -37,6 +37,10 @@ impl Source for Open {
         Ok(self.store.shown(self.name.clone(), &lock(&self.file), MetaMask::NONE).stamp())
     }
 
+    fn reports_holes(&self) -> bool {
+        true
+    }
+
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.store.log.note("data", [self.name.path()].into_iter());
         Ok(lock(&self.file).content.data(at))

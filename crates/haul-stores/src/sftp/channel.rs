@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,26 @@ pub struct Channel {
     shared: Arc<Shared>,
     input: Mutex<Option<Bounded>>,
     child: Mutex<Child>,
+    /// Handles that are open, and how many the server allows.
+    handles: AtomicUsize,
+    handles_most: AtomicUsize,
     pub extensions: Extensions,
+}
+
+/// What OpenSSH allows by default, with some left.
+const HANDLES: usize = 1000;
+
+/// Handles of a channel that count as open until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    channel: Arc<Channel>,
+    pub count: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.channel.handles.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 /// The next step where a session ended before the server said a word.
@@ -97,7 +116,8 @@ impl Channel {
         let input = Bounded::new(input.into(), idle_timeout, over.clone()).map_err(|e| Error::io(e, "start"))?;
         let shared = Arc::new(Shared { mux: Mux::new(over, idle_timeout), peer: OnceLock::new(), is_final: AtomicBool::new(false) });
         let (input, child) = (Mutex::new(Some(input)), Mutex::new(child));
-        let mut channel = Channel { shared, input, child, extensions: Extensions::default() };
+        let (handles, handles_most) = (AtomicUsize::new(0), AtomicUsize::new(HANDLES));
+        let mut channel = Channel { shared, input, child, handles, handles_most, extensions: Extensions::default() };
         channel.greet(output, greeting)?;
         Ok(channel)
     }
@@ -172,6 +192,31 @@ impl Channel {
 
     pub fn is_over(&self) -> bool {
         self.shared.mux.is_over()
+    }
+
+    /// How many handles the server allows.
+    pub fn handles_most(&self) -> usize {
+        self.handles_most.load(Ordering::Relaxed)
+    }
+
+    pub fn allow_handles(&self, most: usize) {
+        self.handles_most.store(most.max(1), Ordering::Relaxed);
+    }
+
+    pub fn has_free_handle(&self) -> bool {
+        self.handles.load(Ordering::Relaxed) < self.handles_most()
+    }
+
+    /// Whether an OPEN may have failed because too many handles are open.
+    pub fn is_short_of_handles(&self) -> bool {
+        self.handles.load(Ordering::Relaxed) > self.handles_most() / 2
+    }
+
+    /// Counts handles that are about to be opened: as many as are free of `wanted`, at least one.
+    pub fn hold(self: &Arc<Self>, wanted: usize) -> Held {
+        let free = |open: usize| self.handles_most().saturating_sub(open).clamp(1, wanted.max(1));
+        let before = self.handles.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| Some(open + free(open)));
+        Held { channel: self.clone(), count: free(before.unwrap_or_else(|open| open)) }
     }
 
     /// Why the session ended.

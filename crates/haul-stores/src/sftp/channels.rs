@@ -1,5 +1,6 @@
 //! The channels to one server: the first is made by whoever needs one, further ones beside the work.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +21,16 @@ struct Inner {
     state: Mutex<State>,
     /// One has been opened, or could not be.
     settled: Condvar,
+    /// Handles that the server allows in each.
+    handles: AtomicUsize,
+}
+
+impl Inner {
+    fn connect(&self) -> Result<Arc<Channel>> {
+        let channel = (self.connect)()?;
+        channel.allow_handles(self.handles.load(Ordering::Relaxed));
+        Ok(Arc::new(channel))
+    }
 }
 
 impl Drop for Inner {
@@ -41,11 +52,19 @@ struct State {
 
 impl Channels {
     pub fn new(connect: Box<Connect>, first: Channel, most: usize) -> Channels {
+        let handles = AtomicUsize::new(first.handles_most());
         let state = State { open: vec![Arc::new(first)], opening: 0, most: most.max(1) };
-        Channels(Arc::new(Inner { connect, reconnect: Reconnect::default(), state: Mutex::new(state), settled: Condvar::new() }))
+        let (reconnect, state, settled) = (Reconnect::default(), Mutex::new(state), Condvar::new());
+        Channels(Arc::new(Inner { connect, reconnect, state, settled, handles }))
     }
 
-    /// The channel with the least to do. If that has something to do, another is opened beside the work: at 50 ms a session takes
+    /// The server allows no more handles than this in each.
+    pub fn allow_handles(&self, most: usize) {
+        self.0.handles.fetch_min(most, Ordering::Relaxed);
+        lock(&self.0.state).open.iter().for_each(|channel| channel.allow_handles(channel.handles_most().min(most)));
+    }
+
+    /// The channel with the least to do, of those that have a handle left. If it has something to do, another is opened beside the work: at 50 ms a session takes
     /// 0.4 s to open, and many requests fit into one channel meanwhile.
     pub fn least(&self) -> Result<Arc<Channel>> {
         let asked = Instant::now();
@@ -54,8 +73,8 @@ impl Channels {
             return Err(e);
         }
         state.open.retain(|channel| !channel.is_over());
-        if let Some(least) = state.open.iter().min_by_key(|channel| channel.load()).cloned() {
-            if least.load() > 0 && state.opening == 0 {
+        if let Some(least) = state.open.iter().min_by_key(|channel| (!channel.has_free_handle(), channel.load())).cloned() {
+            if (least.load() > 0 || !least.has_free_handle()) && state.opening == 0 {
                 self.open(&mut state, 1);
             }
             return Ok(least);
@@ -64,9 +83,8 @@ impl Channels {
             return Err(e);
         }
         // Whoever comes meanwhile waits for this one.
-        match (self.0.connect)() {
+        match self.0.connect() {
             Ok(channel) => {
-                let channel = Arc::new(channel);
                 state.open.push(channel.clone());
                 Ok(channel)
             }
@@ -113,11 +131,11 @@ impl Channels {
             let (inner, scope) = (self.0.clone(), Scope::current());
             let open = move || {
                 let _within = scope.enter();
-                let made = (inner.connect)();
+                let made = inner.connect();
                 let mut state = lock(&inner.state);
                 state.opening -= 1;
                 match made {
-                    Ok(channel) => state.open.push(Arc::new(channel)),
+                    Ok(channel) => state.open.push(channel),
                     // The server allows no more sessions.
                     Err(_) => state.most = state.open.len().max(1),
                 }

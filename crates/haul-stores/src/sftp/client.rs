@@ -25,7 +25,7 @@ pub struct Client {
     pub(super) traffic: Arc<Traffic>,
     /// Channels of one large file, where that was set; else 0.
     fixed: AtomicUsize,
-    /// Bundles in flight: each has handles open, of which a server allows about a thousand a channel.
+    /// Bundles in flight, each of which has at least one handle open.
     bundles: Mutex<usize>,
     fewer: Condvar,
     /// See [`Client::in_order`].
@@ -43,6 +43,8 @@ pub struct Client {
 pub(super) const FIND_HOME: &str = "find the home directory";
 /// Every server accepts this: section 3 of the draft requires packets of 34,000 bytes.
 const BLOCK: usize = 32 << 10;
+/// How long others may need to close a file.
+pub(super) const FOR_A_HANDLE: Duration = Duration::from_millis(50);
 /// More than this in one request gains nothing.
 const BLOCK_MOST: usize = 255 << 10;
 /// Bundles at a time: forty files each, in one channel at the worst.
@@ -69,6 +71,9 @@ impl Client {
             let answer = first.wait(limits)?;
             let mut from = reply(&answer)?;
             let (_packet, read, write) = (from.long()?, from.long()?, from.long()?);
+            if let Some(handles) = from.long().ok().filter(|handles| *handles > 0) {
+                first.allow_handles(usize::try_from(handles).unwrap_or(usize::MAX));
+            }
             // Zero means that there is no limit, not that nothing can be read.
             let limit = |n: u64| if n == 0 { BLOCK } else { usize::try_from(n).unwrap_or(BLOCK).clamp(1024, BLOCK_MOST) };
             (read_most, write_most) = (limit(read), limit(write));
@@ -94,13 +99,46 @@ impl Client {
     }
 
     /// Waits until few enough bundles are in flight. Dropping the permit ends the bundle.
-    pub fn bundle(&self) -> BundlePermit<'_> {
+    pub fn bundle(&self, channel: &Channel) -> BundlePermit<'_> {
         let mut count = lock(&self.bundles);
-        while *count >= BUNDLES {
+        while *count >= BUNDLES.min(channel.handles_most() / 2).max(1) {
             count = self.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
         *count += 1;
         BundlePermit(self)
+    }
+
+    /// Has `run` open, use and close a handle for each of `things`: as many at a time as the server allows. It returns those whose handle
+    /// the server refused without a reason, which may be that too many were open: they are opened again with fewer beside them. What comes
+    /// back could not be opened at all.
+    pub fn by_handles<T>(
+        &self,
+        channel: &Arc<Channel>,
+        mut things: Vec<T>,
+        mut run: impl FnMut(Vec<T>) -> Vec<(T, Error)>,
+    ) -> Vec<(T, Error)> {
+        let (mut at_once, mut were_many, mut waits) = (usize::MAX, false, 4);
+        loop {
+            let (mut refused, mut used, count) = (Vec::new(), 1, things.len());
+            while !things.is_empty() {
+                let held = channel.hold(things.len().min(at_once));
+                used = used.max(held.count);
+                refused.extend(run(things.drain(..held.count).collect()));
+            }
+            if were_many && refused.len() < count {
+                self.channels.allow_handles(at_once);
+            }
+            if refused.len() == count && waits > 0 && !channel.is_over() {
+                // Others may have all handles.
+                waits -= 1;
+                std::thread::sleep(FOR_A_HANDLE);
+            } else if refused.is_empty() || refused.len() == count || channel.is_over() {
+                return refused;
+            }
+            were_many = refused.len() > count / 4;
+            at_once = (used / 2).max(1);
+            things = refused.into_iter().map(|(thing, _)| thing).collect();
+        }
     }
 
     /// Whether the server takes the bytes of a file only from the first to the last: it has refused others. A request is then sent
@@ -278,7 +316,13 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     let plain = matches!(code, status::NO_SUCH_FILE | status::PERMISSION_DENIED | status::BAD_MESSAGE)
         || message.is_empty()
         || message == "Failure";
-    Err(Error::new(kind, op).because(if plain { reason.to_string() } else { message }))
+    let remedy = match code {
+        // It may pass: nothing is known of it.
+        status::FAILURE if plain => Remedy::Reopen,
+        status::NO_CONNECTION | status::CONNECTION_LOST => Remedy::Reconnect,
+        _ => Remedy::None,
+    };
+    Err(Error::new(kind, op).because(if plain { reason.to_string() } else { message }).remedy_is(remedy))
 }
 
 /// Whether a failure is the one that SFTP does not explain.
@@ -311,15 +355,15 @@ pub fn fill(entry: &mut Entry, attrs: &Attrs) {
     } else {
         entry.size = 0;
     }
-    if attrs.times.is_some() {
-        entry.mtime = attrs.mtime();
+    entry.mtime = attrs.mtime();
+    if attrs.has_mtime() {
         entry.have = entry.have.with(MetaMask::MTIME);
     }
     if let Some(mode) = attrs.mode {
         // Without an owner setuid and setgid have no meaning.
         let special = if attrs.owner.is_some() { 0o7000 } else { 0o1000 };
         entry.mode = mode & (0o777 | special);
-        entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::SETID);
+        entry.have = entry.have.with(MetaMask::MODE).with(if attrs.owner.is_some() { MetaMask::SETID } else { MetaMask::NONE });
     }
     if let Some((uid, gid)) = attrs.owner {
         (entry.uid, entry.gid) = (uid, gid);

@@ -8,7 +8,7 @@ use haul_core::entry::{Entry, Kind};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Channel, Ticket};
-use super::client::{self, Handle, ask_all, attrs, data};
+use super::client::{self, Handle, ask_all, attrs, data, is_unexplained};
 use super::packet::{Attrs, kind, open, protocol_error};
 use super::source::{RemoteFile, stamp};
 use super::{Shared, checked, join};
@@ -29,13 +29,13 @@ impl Shared {
     /// OPEN; then READ to the end, FSTAT and CLOSE at once: two round trips for all of them, a third to see that nothing
     /// is a link or a fifo.
     pub(super) fn get_bundle(self: &Arc<Self>, bundle: &mut Bundle, most: usize) {
-        let _turn = self.client.bundle();
-        let begun = Instant::now();
         let listed = items::listed(bundle);
         let channel = match self.client.channel() {
             Ok(channel) => channel,
             Err(e) => return fail_all(bundle, &listed, &e),
         };
+        let _turn = self.client.bundle(&channel);
+        let begun = Instant::now();
         let follow = bundle.follow;
         let mut wanted: Vec<(usize, Vec<u8>)> = Vec::new();
         for i in listed {
@@ -65,20 +65,27 @@ impl Shared {
                 Err(e) => fail(item, e),
             }
         }
-        let opened = ask_all(&channel, &there, |batch, (_, path)| {
-            batch.push(kind::OPEN, |r| r.bytes(path).number(open::READ).attrs(&Attrs::default()))
-        });
-        let mut handles = Vec::new();
-        for ((i, _), answer) in there.into_iter().zip(opened) {
-            match answer.and_then(|answer| client::handle(&answer, "open")) {
-                Ok(handle) => handles.push((i, handle)),
-                Err(e) => fail(&mut bundle.items[i], e),
-            }
-        }
         bundle.spent.metadata += begun.elapsed();
-        let begun = Instant::now();
-        self.read_opened(bundle, &channel, handles);
-        bundle.spent.reading += begun.elapsed();
+        let refused = self.client.by_handles(&channel, there, |there| {
+            let begun = Instant::now();
+            let opened = ask_all(&channel, &there, |batch, (_, path)| {
+                batch.push(kind::OPEN, |r| r.bytes(path).number(open::READ).attrs(&Attrs::default()))
+            });
+            let (mut handles, mut refused) = (Vec::new(), Vec::new());
+            for ((i, path), answer) in there.into_iter().zip(opened) {
+                match answer.and_then(|answer| client::handle(&answer, "open")) {
+                    Ok(handle) => handles.push((i, handle)),
+                    Err(e) if is_unexplained(&e) => refused.push(((i, path), e)),
+                    Err(e) => fail(&mut bundle.items[i], e),
+                }
+            }
+            bundle.spent.metadata += begun.elapsed();
+            let begun = Instant::now();
+            self.read_opened(bundle, &channel, handles);
+            bundle.spent.reading += begun.elapsed();
+            refused
+        });
+        refused.into_iter().for_each(|((i, _), e)| fail(&mut bundle.items[i], e));
     }
 
     fn read_opened(self: &Arc<Self>, bundle: &mut Bundle, channel: &Channel, handles: Vec<(usize, Handle)>) {
@@ -107,11 +114,12 @@ impl Shared {
             let read = collect(channel, reads, &mut bundle.data);
             let now = channel.wait(stat).and_then(|answer| attrs(&answer, "stat"));
             let item = &mut bundle.items[i];
+            let is_whole = |there: &Attrs| (bundle.data.len() - start) as u64 >= item.entry.size || stamp(there) != item.entry.stamp();
             let read = match read {
-                Ok(true) => now,
-                Ok(false) => {
+                Ok(true) if now.as_ref().map_or(true, is_whole) => now,
+                Ok(_) => {
                     bundle.data.truncate(start);
-                    self.read_alone(&item.entry, &mut bundle.data).and(now)
+                    self.read_alone(&item.entry, bundle.follow, &mut bundle.data).and(now)
                 }
                 Err(e) => Err(e),
             };
@@ -122,7 +130,7 @@ impl Shared {
                 }
                 if count > 0 && item.entry.size == 0 {
                     bundle.data.truncate(start);
-                    RemoteFile::open(self, &item.entry, false)?.read_to_end(&mut bundle.data)?;
+                    RemoteFile::open(self, &item.entry, bundle.follow)?.read_to_end(&mut bundle.data)?;
                     count = (bundle.data.len() - start) as u64;
                     item.entry.size = count;
                 }
@@ -144,15 +152,15 @@ impl Shared {
         }
     }
 
-    /// Reads the rest from a server that sends less than was requested.
-    fn read_alone(self: &Arc<Self>, entry: &Entry, to: &mut Vec<u8>) -> Result<()> {
-        let file = RemoteFile::open(self, entry, false)?;
+    /// Reads a file from a server that sends less than was requested.
+    fn read_alone(self: &Arc<Self>, entry: &Entry, follow: bool, to: &mut Vec<u8>) -> Result<()> {
+        let file = RemoteFile::open(self, entry, follow)?;
         let mut from = haul_core::store::Source::read(&file, 0..entry.size)?;
         std::io::Read::read_to_end(&mut from, to).map(|_| ()).map_err(|e| Error::from_io(e, "read"))
     }
 }
 
-/// The answers of a file's reads in order, up to its end. `false` if one gave less than it could have.
+/// The answers of a file's reads in order, up to its end. `false` if one gave less than it could have, and one behind it something.
 fn collect(channel: &Channel, reads: Vec<(Ticket, usize)>, to: &mut Vec<u8>) -> Result<bool> {
     let (mut ended, mut gap) = (false, false);
     for (ticket, wanted) in reads {

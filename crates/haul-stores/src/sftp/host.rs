@@ -111,7 +111,7 @@ impl Host {
     }
 
     /// The directory at an absolute path as a store.
-    pub fn open(&self, path: &[u8]) -> Result<Sftp> {
+    pub fn open(&self, path: &[u8], keep_dirlinks: bool) -> Result<Sftp> {
         let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
         let channel = client.channel()?;
         let mut batch = channel.batch();
@@ -138,7 +138,7 @@ impl Host {
         let caps = caps(&client, groups);
         let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
         let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
-        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default(), names: OwnNames::new() }), caps, place })
+        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default(), keep_dirlinks, names: OwnNames::new() }), caps, place })
     }
 }
 

@@ -126,8 +126,29 @@ impl Shared {
     }
 
     pub(super) fn list(&self, dir: &Dir, shown: Shown, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        match self.list_once(dir, shown, each) {
+            Err(e) if e.kind() == ErrorKind::NotFound && self.has_name(dir) => {
+                Err(e.kind_is(ErrorKind::Io).because("its parent directory lists it, but the server does not find it"))
+            }
+            listed => listed,
+        }
+    }
+
+    /// Whether a directory that the server does not find is there all the same: servers answer so for one that they may not open.
+    fn has_name(&self, dir: &Dir) -> bool {
+        let Some(parent) = dir.parent() else { return false };
+        let mut found = false;
+        let listed = self.list_once(parent, Shown::Names, &mut |entry| {
+            found |= entry.is_ok_and(|entry| entry.kind == Kind::Dir && entry.name.leaf == Name::of(dir).leaf);
+            if found { Flow::Stop } else { Flow::Go }
+        });
+        listed.is_ok() && found
+    }
+
+    fn list_once(&self, dir: &Dir, shown: Shown, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let channel = self.client.channel()?;
         let path = self.dir(dir)?;
+        let _held = channel.hold(1);
         let answer = channel.ask(kind::OPENDIR, |r| r.bytes(&path))?;
         let handle = match handle(&answer, "list") {
             Err(e) if client::is_unexplained(&e) && self.lstat(&path).is_ok_and(|a| a.kind() != Kind::Dir) => {
@@ -181,6 +202,8 @@ impl Shared {
             for found in found {
                 let flow = match found {
                     Found::Entry(entry) => each(Ok(entry)),
+                    // The listing is to begin again, not this name to fail.
+                    Found::Failed(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => return Err(e),
                     Found::Failed(e) => each(Err(e)),
                     Found::Absent => Flow::Go,
                 };

@@ -1,12 +1,12 @@
 //! Directories, links, attributes, removal: many requests at once, their answers sorted out afterwards.
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec};
 
 use super::channel::Channel;
 use super::client::{ask_all, attrs, done, is_unexplained, may_exist, one_name};
-use super::packet::{Attrs, kind, seconds};
+use super::packet::{Attrs, is_beyond, kind, seconds};
 use super::{Shared, checked, join};
 use crate::staging::staging_leaf;
 
@@ -36,9 +36,19 @@ pub(super) fn rest_of(entry: &Entry, keep: MetaMask, owner_kept: bool) -> Attrs 
     }
 }
 
+/// The mode of a new file where modes are not kept and the server's mask is not known.
+pub(super) fn usual_mode(entry: &Entry) -> u32 {
+    0o755 & (entry.mode | 0o600)
+}
+
 /// The attributes of an entry that SFTP cannot carry.
 pub(super) fn lost_of(entry: &Entry, keep: MetaMask) -> MetaMask {
-    keep.and(entry.xattr_classes())
+    let time = if is_beyond(entry.mtime) { keep.and(entry.have).and(MetaMask::MTIME) } else { MetaMask::NONE };
+    keep.and(entry.xattr_classes()).with(time)
+}
+
+fn is_lost(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Broken | ErrorKind::TimedOut)
 }
 
 /// Mode and time that a server did not set, and whether for want of permission.
@@ -95,9 +105,9 @@ impl Shared {
         let above = self.dir(&name.dir)?;
         let path = join(&above, leaf);
         let target = entry.target.as_deref().unwrap_or_default();
-        let channel = self.client.channel()?;
         // OpenSSH has the two in the reverse order of the draft, and so have all others since.
         let link = |at: &[u8]| {
+            let channel = self.client.channel()?;
             let mut batch = channel.batch();
             let made = batch.push(kind::SYMLINK, |r| r.bytes(target).bytes(at));
             let (look, read) = (batch.push(kind::LSTAT, |r| r.bytes(at)), batch.push(kind::READLINK, |r| r.bytes(at)));
@@ -115,7 +125,7 @@ impl Shared {
             }
         };
         if let Err(e) = link(&path) {
-            if e.op() == REWRITTEN {
+            if e.op() == REWRITTEN || is_lost(&e) {
                 return Err(e);
             }
             match self.lstat(&path) {
@@ -133,8 +143,11 @@ impl Shared {
         }
         let keep = keep.without(MetaMask::MODE.with(MetaMask::SETID));
         let specs = [MetaSpec { name, entry, keep }];
-        // The link is there; what cannot be set of it is refused, not a failure.
-        Ok(self.set_meta(&specs).pop().and_then(Result::ok).unwrap_or(Landed { refused: keep, ino: 0 }))
+        match self.set_meta(&specs).pop() {
+            Some(Err(e)) if is_lost(&e) => Err(e),
+            // The link is there; what cannot be set of it is refused, not a failure.
+            set => Ok(set.and_then(Result::ok).unwrap_or(Landed { refused: keep, ino: 0 })),
+        }
     }
 
     pub(super) fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
@@ -291,7 +304,7 @@ impl Shared {
         });
         for (i, answer) in about.into_iter().zip(answers) {
             let entry = &entries[i];
-            let same = |there: &Attrs| there.size == Some(entry.size) && there.mtime().secs == i64::from(seconds(entry.mtime));
+            let same = |there: &Attrs| there.size == Some(entry.size) && there.mtime() == Time { nanos: 0, ..entry.mtime };
             match answer.and_then(|answer| attrs(&answer, "remove")) {
                 Ok(there) if same(&there) => {}
                 Ok(_) => {

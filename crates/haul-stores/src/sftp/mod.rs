@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Within};
 
 pub use channel::Channel;
@@ -61,8 +61,10 @@ struct Shared {
     client: Arc<Client>,
     /// Absolute, without a slash at its end.
     root: Vec<u8>,
-    /// Directories whose path has no link in it, by their id.
+    /// Directories whose path has no link in it but those that `keep_dirlinks` allows, by their id.
     known: Mutex<HashSet<u64>>,
+    /// `-K`: a link to a directory below the root counts as the directory.
+    keep_dirlinks: bool,
     names: OwnNames,
 }
 
@@ -115,6 +117,10 @@ impl Shared {
                 Ok(path)
             }
             Ok((there, target)) if there.kind() == Kind::Link || target.is_some() => {
+                if self.keep_dirlinks && self.leads_below(&path)? {
+                    known().insert(dir.id());
+                    return Ok(path);
+                }
                 let e = Error::new(ErrorKind::Denied, "open").on(&name);
                 Err(e.because("a part of the path is a symlink, and is not followed"))
             }
@@ -123,6 +129,18 @@ impl Shared {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(path),
             Err(e) => Err(e.on(&name)),
         }
+    }
+
+    /// Whether a link leads to a directory below the root. A server that does not resolve links for REALPATH does not tell.
+    fn leads_below(&self, path: &[u8]) -> Result<bool> {
+        let channel = self.client.channel()?;
+        let mut batch = channel.batch();
+        let (real, there) = (batch.push(kind::REALPATH, |r| r.bytes(path)), batch.push(kind::STAT, |r| r.bytes(path)));
+        batch.send()?;
+        let (real, there) = (channel.wait(real)?, channel.wait(there)?);
+        let below = |real: &[u8]| real != path && real.strip_prefix(&self.root[..]).is_some_and(|rest| rest.starts_with(b"/"));
+        let is_dir = client::attrs(&there, "stat").is_ok_and(|there| there.kind() == Kind::Dir);
+        Ok(is_dir && client::real_path(&real, "open").is_ok_and(|real| below(&real)))
     }
 
     /// The path of a name; of the directory itself if the leaf is empty.
@@ -211,9 +229,9 @@ impl Shared {
             return e;
         }
         match self.volume() {
-            Ok(Some((_, true))) => e.kind_is(ErrorKind::ReadOnly).because("Read-only file system"),
+            Ok(Some((_, true))) => e.kind_is(ErrorKind::ReadOnly).because("Read-only file system").remedy_is(Remedy::None),
             Ok(Some((volume, false))) if volume.available < 1 << 20 || (volume.files > 0 && volume.free_files == 0) => {
-                e.kind_is(ErrorKind::NoSpace).because("No space left on device")
+                e.kind_is(ErrorKind::NoSpace).because("No space left on device").remedy_is(Remedy::None)
             }
             _ => e,
         }
@@ -356,6 +374,7 @@ impl Store for Sftp {
         let channel = self.shared.client.channel()?;
         for name in names {
             let path = self.shared.path(name, "sync")?;
+            let _held = channel.hold(1);
             let answer = channel.ask(kind::OPEN, |r| r.bytes(&path).number(open::READ).attrs(&Attrs::default()))?;
             let handle = client::handle(&answer, "sync").map_err(|e| e.on(name))?;
             let answers = ask_all(&channel, &[true, false], |batch, sync| match sync {

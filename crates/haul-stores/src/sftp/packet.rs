@@ -163,12 +163,24 @@ impl Attrs {
     pub fn mtime(&self) -> Time {
         Time { secs: self.times.map_or(0, |(_, modified)| i64::from(modified)), nanos: 0 }
     }
+
+    /// Whether the modification time is known. Servers send the lower 32 bits of theirs: one from 2038 on may be one before 1970.
+    pub fn has_mtime(&self) -> bool {
+        self.times.is_some_and(|(_, modified)| i32::try_from(modified).is_ok())
+    }
 }
 
-/// A time as the protocol carries it: whole seconds from 1970 to 2106.
+/// A time as the protocol carries it without doubt: whole seconds from 1970 to 2038, the nearest of these for one beyond.
 pub fn seconds(time: Time) -> u32 {
-    u32::try_from(time.secs).unwrap_or(if time.secs < 0 { 0 } else { u32::MAX })
+    time.secs.clamp(0, LAST) as u32
 }
+
+/// Whether a time is one that [`seconds`] changes.
+pub fn is_beyond(time: Time) -> bool {
+    !(0..=LAST).contains(&time.secs)
+}
+
+const LAST: i64 = i32::MAX as i64;
 
 /// Reads a packet from its front; every error means that the peer does not speak the protocol.
 #[derive(Debug)]
@@ -299,7 +311,7 @@ mod tests {
     #[test]
     fn times_outside_the_protocols_range_stay_at_its_ends() {
         assert_eq!(seconds(Time { secs: -5, nanos: 0 }), 0);
-        assert_eq!(seconds(Time { secs: 1 << 40, nanos: 0 }), u32::MAX);
+        assert_eq!(seconds(Time { secs: 1 << 40, nanos: 0 }), i32::MAX as u32);
         assert_eq!(seconds(Time { secs: 1_700_000_000, nanos: 9 }), 1_700_000_000);
     }
 }

@@ -9,7 +9,7 @@ use haul_core::store::{Landed, MetaSpec};
 
 use super::channel::{Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, done, is_unexplained, may_exist};
-use super::meta::{lost_of, owner_of, refusal, rest_of};
+use super::meta::{lost_of, owner_of, refusal, rest_of, usual_mode};
 use super::packet::{Attrs, kind, open};
 use super::{Shared, checked, join};
 use crate::items::{self, fail, fail_all};
@@ -28,13 +28,13 @@ struct Put {
 impl Shared {
     /// OPEN; then WRITE; then FSETSTAT and CLOSE; then the renames of what was staged: all files of a bundle at once.
     pub(super) fn put_bundle(&self, bundle: &mut Bundle) {
-        let _turn = self.client.bundle();
-        let begun = Instant::now();
         let read = items::read(bundle);
         let channel = match self.client.channel() {
             Ok(channel) => channel,
             Err(e) => return fail_all(bundle, &read, &e),
         };
+        let _turn = self.client.bundle(&channel);
+        let begun = Instant::now();
         let (direct, keep, sync) = (bundle.direct, bundle.keep, bundle.sync);
         let mut puts = Vec::new();
         for index in read {
@@ -49,25 +49,33 @@ impl Shared {
                 Err(e) => fail(item, e),
             }
         }
-        let puts = self.create_all(bundle, &channel, puts);
         bundle.spent.metadata += begun.elapsed();
+        let mut filled = Vec::new();
+        let refused = self.client.by_handles(&channel, puts, |puts| {
+            let begun = Instant::now();
+            let (made, refused) = self.create_all(bundle, &channel, puts);
+            bundle.spent.metadata += begun.elapsed();
+            let begun = Instant::now();
+            filled.extend(self.fill_all(bundle, &channel, made, keep, sync));
+            bundle.spent.writing += begun.elapsed();
+            refused
+        });
+        refused.into_iter().for_each(|(put, e)| fail(&mut bundle.items[put.index], self.explain(e)));
         let begun = Instant::now();
-        let puts = self.fill_all(bundle, &channel, puts, keep, sync);
-        bundle.spent.writing += begun.elapsed();
-        let begun = Instant::now();
-        self.name_all(bundle, &channel, puts);
+        self.name_all(bundle, &channel, filled);
         if keep.has(MetaMask::SETID) {
             self.set_special_bits(bundle, keep);
         }
         bundle.spent.metadata += begun.elapsed();
     }
 
-    fn create_all(&self, bundle: &mut Bundle, channel: &Channel, puts: Vec<Put>) -> Vec<Put> {
+    /// Those that were created, and those that were refused without a reason.
+    fn create_all(&self, bundle: &mut Bundle, channel: &Channel, puts: Vec<Put>) -> (Vec<Put>, Vec<(Put, Error)>) {
         let keep = bundle.keep;
         let create = |put: &Put, items: &[Item]| {
             let entry = &items[put.index].entry;
             // No access before owner and mode are right; without a mode to keep the file gets the default one.
-            let mode = if keep.has(MetaMask::MODE) || put.staged { 0o600 } else { entry.mode & 0o666 | 0o200 };
+            let mode = if keep.has(MetaMask::MODE) || put.staged { 0o600 } else { entry.mode & 0o777 | 0o200 };
             Attrs { mode: Some(mode), ..Attrs::default() }
         };
         let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
@@ -75,7 +83,7 @@ impl Shared {
             let attrs = create(put, &bundle.items);
             batch.push(kind::OPEN, |r| r.bytes(&put.path).number(flags).attrs(&attrs))
         });
-        let mut made = Vec::new();
+        let (mut made, mut refused) = (Vec::new(), Vec::new());
         for (mut put, answer) in puts.into_iter().zip(answers) {
             let opened = match answer.and_then(|answer| client::handle(&answer, "create")) {
                 Err(e) if may_exist(&e) && self.lstat(&put.path).is_ok() => {
@@ -86,10 +94,11 @@ impl Shared {
             };
             match opened {
                 Ok(handle) => made.push(Put { handle, ..put }),
+                Err(e) if is_unexplained(&e) => refused.push((put, e)),
                 Err(e) => fail(&mut bundle.items[put.index], self.explain(e)),
             }
         }
-        made
+        (made, refused)
     }
 
     /// The name is taken: a leftover of ours is removed, another file is replaced by a rename.
@@ -181,7 +190,7 @@ impl Shared {
             let mut rest = rest_of(&item.entry, keep, owned);
             if rest.mode.is_none() && put.staged {
                 let old = self.lstat(&put.target).ok().filter(|old| old.kind() == Kind::File).and_then(|old| old.mode);
-                rest.mode = Some(old.map_or(item.entry.mode & 0o666 | 0o200, |mode| mode & 0o777));
+                rest.mode = Some(old.map_or(usual_mode(&item.entry), |mode| mode & 0o777));
             }
             if outcome.is_ok() && rest != Attrs::default() {
                 steps.push((Step::Rest, batch.push(kind::FSETSTAT, |r| r.bytes(&put.handle).attrs(&rest))));

@@ -1,9 +1,9 @@
 //! A file of the host that is being written: under a staging name until it is complete, or in place if requested.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -12,13 +12,14 @@ use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
 use super::channel::Channel;
 use super::client::{attrs, done, is_unexplained, may_exist};
-use super::meta::{lost_of, owner_of, refusal, rest_of};
+use super::meta::{lost_of, owner_of, refusal, rest_of, usual_mode};
 use super::packet::{Attrs, kind, open};
 use super::source::RemoteFile;
 use super::stripes::{Stripe, Stripes};
 use super::writes::{Flight, Writes};
 use super::{Shared, checked, join};
 use crate::staging::is_staging;
+use haul_core::lock::lock;
 
 /// The token of a write into the existing file; no staging name has this form.
 const IN_PLACE: &[u8] = b"in-place";
@@ -35,10 +36,11 @@ pub(super) struct RemoteSink {
     /// This sink made the file: there is nothing in it that it did not write.
     made: bool,
     keep: MetaMask,
+    size: u64,
     chunk: u64,
     sync: bool,
-    /// The end of what this sink wrote: a hole behind it is one already.
-    written: AtomicU64,
+    /// The end of what this sink wrote, by chunk: a hole behind it is one already.
+    written: Mutex<BTreeMap<u64, u64>>,
     /// Writes whose answers nobody has asked for.
     writes: Writes,
 }
@@ -121,9 +123,10 @@ impl RemoteSink {
             stripes: Stripes::of(&shared.client, size, stripe, open),
             made,
             keep: spec.keep,
+            size: spec.entry.size,
             chunk: spec.chunk,
             sync: spec.sync,
-            written: AtomicU64::new(0),
+            written: Mutex::default(),
             writes: Writes::default(),
         }
     }
@@ -137,14 +140,33 @@ impl RemoteSink {
         let flight = if client.in_order() { Flight::One } else { Flight::Window };
         let sent = self.writes.send(&|| self.stripes.get(), client.write_most, flight, at.clone(), from, &|bytes| client.carried(bytes));
         client.written(sent)?;
-        self.written.fetch_max(at.end, Ordering::Relaxed);
+        let mut written = lock(&self.written);
+        let end = written.entry(at.start / chunk).or_default();
+        *end = at.end.max(*end);
         Ok(())
+    }
+
+    /// The end of all that this sink wrote.
+    fn written(&self) -> u64 {
+        lock(&self.written).values().copied().max().unwrap_or(0)
     }
 
     /// Waits until the server has the bytes of `at`.
     fn settle(&self, at: &Range<u64>) -> Result<()> {
         let client = &self.shared.client;
         client.written(self.writes.settle(at, &|bytes| client.carried(bytes)))
+    }
+
+    /// A hole at the end of a file is made of nothing but the size.
+    fn end_in_hole(&self) -> Result<()> {
+        let stripe = self.stripes.first()?;
+        let there = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, "stat"))?;
+        if there.size >= Some(self.size) {
+            return Ok(());
+        }
+        let size = Attrs { size: Some(self.size), ..Attrs::default() };
+        let answer = stripe.channel.ask(kind::FSETSTAT, |r| r.bytes(&stripe.handle).attrs(&size))?;
+        done(&answer, "write")
     }
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
@@ -162,7 +184,7 @@ impl RemoteSink {
         }
         // One that has been written to its end gets no other size, whatever an answer says: a server may know that of a moment ago,
         // and rclone makes an empty file of one whose size is set.
-        let is_whole = self.made && self.written.load(Ordering::Relaxed) >= entry.size;
+        let is_whole = self.made && self.written() >= entry.size;
         let is_odd = there.size != Some(entry.size);
         if is_odd && !is_whole {
             set(&Attrs { size: Some(entry.size), ..Attrs::default() }).map_err(|e| self.shared.explain(e))?;
@@ -179,7 +201,7 @@ impl RemoteSink {
         if rest.mode.is_none() && self.path != self.target {
             // Without modes to keep, a replaced file keeps its mode; a new one gets the owner's bits.
             let old = self.shared.lstat(&self.target).ok().filter(|old| old.kind() == Kind::File);
-            rest.mode = Some(old.and_then(|old| old.mode).map_or(0o644 & (entry.mode | 0o600), |mode| mode & 0o777));
+            rest.mode = Some(old.and_then(|old| old.mode).map_or(usual_mode(entry), |mode| mode & 0o777));
         }
         if rest != Attrs::default() {
             match set(&rest) {
@@ -257,7 +279,8 @@ impl Sink for RemoteSink {
     }
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
-        if self.made && at.start >= self.written.load(Ordering::Relaxed) {
+        let end = lock(&self.written).get(&(at.start / self.chunk.max(1))).copied().unwrap_or(0);
+        if self.made && at.start >= end {
             return Ok(());
         }
         self.write(at, &mut std::io::repeat(0))
@@ -269,6 +292,9 @@ impl Sink for RemoteSink {
 
     fn reread(&self) -> Result<Box<dyn Source>> {
         self.settle(&(0..u64::MAX)).map_err(|e| e.on(&self.name))?;
+        if self.written() < self.size {
+            self.end_in_hole().map_err(|e| self.shared.explain(e).on(&self.name))?;
+        }
         let leaf = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let name = Name::new(&self.name.dir, leaf);
         let mut entry = Entry::bare(name, Kind::File);

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_core::error::Result;
+use haul_core::error::{Remedy, Result};
 
-use super::channel::Channel;
+use super::channel::{Channel, Held};
 use super::client::{self, Client, Handle};
 use super::packet::{Attrs, kind};
 use haul_core::lock::lock;
@@ -21,13 +21,18 @@ pub(super) struct Stripe {
     pub channel: Arc<Channel>,
     pub handle: Handle,
     closed: AtomicBool,
+    _held: Held,
 }
 
 impl Stripe {
     pub fn open(channel: Arc<Channel>, path: &[u8], flags: u32, attrs: &Attrs, op: &'static str) -> Result<Stripe> {
+        let held = channel.hold(1);
         let answer = channel.ask(kind::OPEN, |r| r.bytes(path).number(flags).attrs(attrs))?;
-        let handle = client::handle(&answer, op)?;
-        Ok(Stripe { channel, handle, closed: AtomicBool::new(false) })
+        let handle = client::handle(&answer, op).map_err(|e| match client::is_unexplained(&e) && channel.is_short_of_handles() {
+            true => e.remedy_is(Remedy::After(client::FOR_A_HANDLE)),
+            false => e,
+        })?;
+        Ok(Stripe { channel, handle, closed: AtomicBool::new(false), _held: held })
     }
 
     /// Closes and waits for the answer: a server may report a full disk behind it only then.

@@ -89,10 +89,28 @@ impl Writes {
         from: &mut dyn Read,
         confirmed: &dyn Fn(u64),
     ) -> Result<()> {
-        let mut buffer = vec![0; block];
         let mut next = at.start;
-        while next < at.end {
-            let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
+        let sent = self.send_from(&mut next, stripes, block, flight, at.clone(), from, confirmed);
+        sent.map_err(|e| {
+            let arrived = self.settle(&(at.start..next), confirmed).map_or_else(|e| e.written(), |()| next - at.start);
+            e.wrote(arrived)
+        })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the part of `send` that fails")]
+    fn send_from(
+        &self,
+        next: &mut u64,
+        stripes: &dyn Fn() -> Result<Vec<Arc<Stripe>>>,
+        block: usize,
+        flight: Flight,
+        at: Range<u64>,
+        from: &mut dyn Read,
+        confirmed: &dyn Fn(u64),
+    ) -> Result<()> {
+        let mut buffer = vec![0; block];
+        while *next < at.end {
+            let wanted = usize::try_from(at.end - *next).unwrap_or(usize::MAX).min(block);
             fill_whole(from, &mut buffer[..wanted])?;
             let stripes = stripes()?;
             let most = match flight {
@@ -105,10 +123,10 @@ impl Writes {
             }
             let stripe = &stripes[least_loaded(&stripes)];
             let mut batch = stripe.channel.batch();
-            let ticket = batch.push(kind::WRITE, |r| r.bytes(&stripe.handle).long(next).bytes(&buffer[..wanted]));
+            let ticket = batch.push(kind::WRITE, |r| r.bytes(&stripe.handle).long(*next).bytes(&buffer[..wanted]));
             batch.send()?;
-            let at = next..next + wanted as u64;
-            next = at.end;
+            let at = *next..*next + wanted as u64;
+            *next = at.end;
             lock(&self.0).push(Arc::new(Write { at, outcome: Mutex::new(Outcome::Awaited(stripe.clone(), ticket)) }));
         }
         match flight {
@@ -117,12 +135,14 @@ impl Writes {
         }
     }
 
-    /// Waits for those of `at`; fails as the first that failed, and does so again until those bytes are sent again.
+    /// Waits for those of `at`; fails as the first that failed, and does so again until those bytes are sent again. The error says how
+    /// many bytes arrived before them.
     pub fn settle(&self, at: &Range<u64>, confirmed: &dyn Fn(u64)) -> Result<()> {
         let due: Vec<Arc<Write>> = lock(&self.0).iter().filter(|write| is_within(&write.at, at)).cloned().collect();
         due.iter().for_each(|write| write.wait(confirmed));
         lock(&self.0).retain(|write| !is_within(&write.at, at) || write.state() != WriteState::Done);
-        self.failure(|write| is_within(&write.at, at)).map_or(Ok(()), Err)
+        let lost = lock(&self.0).iter().filter(|write| is_within(&write.at, at)).map(|write| write.at.start).min();
+        self.failure(|write| is_within(&write.at, at)).map_or(Ok(()), |e| Err(e.wrote(lost.map_or(0, |lost| lost - at.start))))
     }
 
     /// Waits for those that overlap `at`, whose outcome does not count: the same bytes are sent again, and servers carry out several

@@ -76,7 +76,7 @@ impl Streams {
                     Some(1) => "1 stream".into(),
                     Some(streams) => format!("{streams} streams"),
                 };
-                format!(", direct TCP {to} ({streams}, TLS 1.3)")
+                format!(", direct TCP {to} ({streams}, TLS 1.3), else through ssh")
             }
             Streams::Sessions(Some(1)) => " (1 ssh session)".into(),
             Streams::Sessions(streams) => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
@@ -185,7 +185,7 @@ impl Host for SshHost {
             }
             Route::Sftp(_) if options.follow => refuse("plain SFTP cannot follow remote symlinks (-L)"),
             Route::Sftp(_) if options.one_file_system => refuse("plain SFTP does not report file system boundaries (-x)"),
-            Route::Sftp(host) => Ok(Arc::new(host.open(path)?)),
+            Route::Sftp(host) => Ok(Arc::new(host.open(path, options.keep_dirlinks)?)),
         }
     }
 

@@ -74,6 +74,10 @@ impl Source for Reading {
         self.inner.change()
     }
 
+    fn reports_holes(&self) -> bool {
+        self.inner.reports_holes()
+    }
+
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.core.run(Op::Data, &self.name, || self.inner.data(at))
     }

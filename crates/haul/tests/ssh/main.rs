@@ -1,6 +1,7 @@
 //! The program over ssh, against an OpenSSH server of its own on loopback.
 
 mod hostile;
+mod limits;
 mod logins;
 mod makes;
 mod network;

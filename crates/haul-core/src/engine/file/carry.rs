@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::engine::context::Context;
 use crate::engine::tries::retry;
-use crate::error::Result;
+use crate::error::{Remedy, Result};
 use crate::meter::Pass;
 use crate::report::Times;
 use crate::store::{Chunk, Receipt, WriteStyle};
@@ -84,7 +84,12 @@ fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk, out: &mut u64) -> Result<
     let (sent, from) = (AtomicU64::new(0), chunk.at.start);
     let carried = carry_in_steps(cx, ends, chunk, &sent);
     *out = sent.into_inner().saturating_sub(chunk.at.start - from);
-    carried
+    carried.map_err(|e| {
+        if e.remedy() == Remedy::Reconnect {
+            cx.step.lost();
+        }
+        e.advanced(chunk.at.start > from)
+    })
 }
 
 /// In steps of about a second that the journal records as they land. Not in steps where a hash of the whole is wanted, or for parts
@@ -96,11 +101,15 @@ fn carry_in_steps(cx: &Context, ends: &Ends, chunk: &mut Chunk, counter: &Atomic
     };
     let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
     let record = |chunk: &mut Chunk, until: u64| -> Result<()> {
-        land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..until })?;
-        chunk.at.start = until;
-        cx.step.note(until - first, began.elapsed());
-        cx.journal.landed_part(session, chunk.index, until - begin);
-        Ok(())
+        let landed = land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..until });
+        // A store may know what arrived before a failure.
+        let until = landed.as_ref().map_or_else(|e| chunk.at.start + e.written(), |_| until);
+        if until > chunk.at.start {
+            chunk.at.start = until;
+            cx.step.note(until - first, began.elapsed());
+            cx.journal.landed_part(session, chunk.index, until - begin);
+        }
+        landed.map(|_| ())
     };
     let mut next = chunk.at.start;
     ends.source.goes_on(chunk.at.clone());

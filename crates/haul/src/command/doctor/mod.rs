@@ -301,7 +301,7 @@ fn sftp_facts(host: &sftp::Host, facts: &mut Facts) {
         facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
     }
     if facts.home.as_ref().is_none_or(|home| home.free.is_none())
-        && let Ok(root) = host.open(&host.absolute(b""))
+        && let Ok(root) = host.open(&host.absolute(b""), false)
     {
         let space = root.space().ok().flatten();
         let home = facts.home.get_or_insert_default();
