@@ -88,7 +88,7 @@ pub fn end(child: &mut Child) {
 }
 
 /// Shields a program that carries data from the terminal's interrupt and hangup: haul finishes what is in flight.
-fn detach(command: &mut Command) {
+pub fn detach(command: &mut Command) {
     let ignore = || {
         // SAFETY: called between fork and exec, where signal(2) is allowed; it touches no memory of ours.
         unsafe {

@@ -59,9 +59,11 @@ impl Sshd {
         let config = format!(
             "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
              StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             MaxStartups 100\nLogLevel VERBOSE\n{}{home}",
+             LogLevel VERBOSE\n{}{}{home}",
             show("host_key"),
             show("authorized_keys"),
+            // Of this word the last value counts.
+            if lines.contains("MaxStartups ") { "" } else { "MaxStartups 100\n" },
             if lines.contains("Subsystem ") { "" } else { "Subsystem sftp /usr/lib/openssh/sftp-server\n" }
         );
         fs::write(at("sshd_config"), config)?;

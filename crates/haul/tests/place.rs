@@ -121,6 +121,15 @@ fn the_newest_two_stay() {
 }
 
 #[test]
+fn another_version_elsewhere_is_not_used_in_its_place() {
+    let w = world("");
+    w.write("home/bin/haul", "#!/bin/sh\necho haul 0.0.9\n");
+    w.chmod("home/bin/haul", 0o755);
+    w.ends(0, "cp src/ testhost:~/there --install-agent").err_has("used in place of haul 0.0.9").out_has("by haul on the remote host");
+    assert!(is_this_program(&w, PLACED));
+}
+
+#[test]
 fn every_login_shell_will_do() {
     for shell in ["/bin/csh", "/usr/bin/fish", "/bin/dash"] {
         if !Path::new(shell).exists() {

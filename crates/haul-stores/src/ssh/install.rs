@@ -30,8 +30,10 @@ pub enum Installed {
     Same,
     /// Something under its name that is not this program: damaged, or of another build.
     Other,
-    /// A haul, but in another place: that is used.
+    /// This version of haul, but in another place: that is used.
     Elsewhere,
+    /// Another version in another place: this one is installed beside it, and found first.
+    Version(String),
     Nothing,
 }
 
@@ -88,18 +90,20 @@ impl Program {
                 "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{REMOTE_CACHE}/haul-{version}\"; \
                  if [ -x \"$own\" ]; then h=`{SHA256} < \"$own\"`; echo own $h; \
                  elif [ -e \"$own\" ]; then echo own broken; \
-                 else for haul in {REMOTE_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && echo elsewhere && break; done; fi"
+                 else for haul in {REMOTE_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && \
+                 echo elsewhere `\"$haul\" --version 2>/dev/null </dev/null` && break; done; fi"
             ),
             IDLE_TIMEOUT,
         )?;
         let installed = match (output.get("own"), output.get("elsewhere")) {
             (Some(digest), _) if digest.starts_with(&self.digest) => Installed::Same,
             (Some(_), _) => Installed::Other,
-            (None, Some(_)) => Installed::Elsewhere,
+            (None, Some(words)) if words.split_whitespace().nth(1) == Some(version) => Installed::Elsewhere,
+            (None, Some(words)) => Installed::Version(words.split_whitespace().nth(1).unwrap_or("unknown").to_string()),
             (None, None) => Installed::Nothing,
         };
         let remote = output.get("platform").unwrap_or_default();
-        if matches!(installed, Installed::Nothing | Installed::Other) && remote != platform() {
+        if !matches!(installed, Installed::Same | Installed::Elsewhere) && remote != platform() {
             let reason = format!("the host is {}, but this program is for {}", haul_core::entry::show(remote.as_bytes()), platform());
             let hint = "install haul for that platform in its PATH, or omit --install-agent";
             return Err(Error::new(ErrorKind::Unsupported, OP).because(reason).hint(hint));

@@ -2,6 +2,7 @@
 
 mod checks;
 mod further;
+mod wrapped;
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::retry::{self, Policy};
 
 use super::Target;
 use super::config::Config;
@@ -24,6 +26,7 @@ use crate::sftp::{Channel, SPEAK};
 use haul_core::lock::lock;
 
 use further::Further;
+use wrapped::Exit;
 
 /// How long a person may take to answer ssh: the password, a code from a phone.
 const LOGIN: Duration = Duration::from_secs(300);
@@ -46,6 +49,8 @@ pub struct Login {
     /// The control socket; `None` where there is no safe place for one.
     socket: Option<PathBuf>,
     master: Mutex<Option<Master>>,
+    /// Ends the master behind a command that did not become it.
+    exit: Mutex<Option<Exit>>,
     messages: Messages,
     further: Mutex<Further>,
     /// Sessions so far.
@@ -85,6 +90,7 @@ impl Login {
             target,
             socket,
             master,
+            exit: Mutex::default(),
             messages,
             further,
             sessions,
@@ -266,8 +272,27 @@ impl Login {
         used.or_else(|| self.config().ok().flatten()).unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
     }
 
-    /// With `verbose` ssh prints how it logs in.
+    /// With `verbose` ssh prints how it logs in. A server that has too many logins under way (MaxStartups) closes further ones before
+    /// anybody is asked: these are tried again.
     fn log_in(&self, verbose: bool) -> Result<Master> {
+        let mut tries = 0;
+        loop {
+            match self.log_in_once(verbose) {
+                Err(_) if tries < STARTUPS && is_turned_away(&self.messages.text()) => {
+                    tries += 1;
+                    let wait = Policy::default().wait(tries + 1, Remedy::None);
+                    let until = Instant::now() + wait;
+                    while Instant::now() < until {
+                        retry::check()?;
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn log_in_once(&self, verbose: bool) -> Result<Master> {
         let known = lock(&self.used).clone().filter(|_| self.is_further);
         let config = if known.is_some() { known } else { self.config()? };
         if let Some(config) = &config {
@@ -285,6 +310,8 @@ impl Login {
             }
         }
         let Some(socket) = &self.socket else { return Ok(Master::Each) };
+        // One that a master has left which was killed is no login.
+        let _ = std::fs::remove_file(socket);
         let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
         ours.extend(config.as_ref().and_then(Config::ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()));
         // Whoever has silenced ssh does not hear of how it logs in, either.
@@ -318,6 +345,11 @@ impl Login {
         }
         shown.finish(false);
         self.messages.keep_first();
+        if !wrapped::is_ssh(&child) {
+            let mut exit = self.ssh(&[self.control_path()], false);
+            exit.args(["-O", "exit", "--"]).arg(&self.target.host);
+            *lock(&self.exit) = Exit::watch(&exit);
+        }
         Ok(Master::Own(child))
     }
 
@@ -394,6 +426,19 @@ impl Login {
     }
 }
 
+/// How often a login is tried again that the server has closed before it began.
+const STARTUPS: u32 = 5;
+
+/// Whether the server closed the connection before the login began, as it does where too many are under way.
+fn is_turned_away(text: &str) -> bool {
+    text.contains("Exceeded MaxStartups")
+        || text.lines().any(|line| {
+            let early =
+                ["kex_exchange_identification: ", "ssh_exchange_identification: ", "banner exchange: "].iter().any(|at| line.contains(at));
+            early && ["Connection closed by", "Connection reset by"].iter().any(|what| line.contains(what))
+        })
+}
+
 /// A name that no other login of this user has.
 fn socket_name() -> String {
     use std::hash::BuildHasher;
@@ -403,6 +448,7 @@ fn socket_name() -> String {
 
 impl Drop for Login {
     fn drop(&mut self) {
+        drop(lock(&self.exit).take());
         // The socket first: the last holder may be a thread that the end of the program cuts off, and then the master
         // is ended by the system.
         if let Some(socket) = &self.socket {

@@ -64,9 +64,14 @@ impl Target {
 pub fn remote_command(haul: Option<&str>, version: &str, word: Option<&str>) -> String {
     let join = word.map_or(String::new(), |word| format!(" --join {word}"));
     let places = remote_places(haul, version);
+    // `sudo haul`: a command, where no program has this name.
+    let command = haul.filter(|haul| haul.contains(' ')).map_or(String::new(), |haul| {
+        let first = haul.split(' ').next().unwrap_or_default();
+        format!("command -v {first} >/dev/null 2>&1 && echo \"haul-agent-starts {haul}\" && exec {haul} agent{join}; ")
+    });
     format!(
         "exec sh -c 'for haul in {places}; do command -v \"$haul\" >/dev/null 2>&1 && echo \"haul-agent-starts $haul\" && \
-         exec \"$haul\" agent{join}; done; echo; echo \"haul-agent-missing `uname -sm`\"'"
+         exec \"$haul\" agent{join}; done; {command}echo; echo \"haul-agent-missing `uname -sm`\"'"
     )
 }
 

@@ -50,11 +50,13 @@ impl Reach {
             return Err(Error::new(ErrorKind::Usage, "connect").because("the address has no host"));
         };
         let flags: Flags = access.get();
+        // As rsync does, so that a site sets it once.
+        let command = flags.ssh.clone().or_else(|| std::env::var_os("RSYNC_RSH").filter(|words| !words.is_empty()));
         let target = Target {
             host: name.clone(),
             user: location.user.clone(),
             port: location.port.or(flags.port),
-            command: flags.ssh.as_ref().map(|words| words_of(words)).transpose()?.unwrap_or_default(),
+            command: command.map(|words| words_of(&words)).transpose()?.unwrap_or_default(),
             config: flags.ssh_config.clone(),
             jump: flags.jump.clone(),
             identities: flags.identities.clone(),
@@ -239,8 +241,9 @@ impl Reach {
         };
         let instead = match installed {
             Installed::Same | Installed::Elsewhere => return Ok(()),
-            Installed::Other => ", replacing a damaged or different build",
-            Installed::Nothing => "",
+            Installed::Other => ", replacing a damaged or different build".into(),
+            Installed::Version(other) => format!(", used in place of haul {} there", show(other.as_bytes())),
+            Installed::Nothing => String::new(),
         };
         match program.place(&self.login) {
             Ok(Outcome::Placed(path)) => {

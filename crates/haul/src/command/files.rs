@@ -39,7 +39,7 @@ pub type Failures = u64;
 /// What `ls` lists, wildcards expanded: as ls(1) has them first files, then directories, or as they are `given`.
 pub fn operands(places: &[Location], hosts: &Hosts, given: bool) -> Vec<Result<Location>> {
     let mut named: Vec<(Result<Location>, Option<Kind>)> = Vec::new();
-    for place in places {
+    for place in &wild::alternatives(places, hosts) {
         match wild::expand(place, hosts, OpenOptions::default()) {
             Ok(Some(matches)) => named.extend(matches.into_iter().map(|found| (Ok(found.location), Some(found.entry.kind)))),
             Ok(None) => named.push((Ok(place.clone()), None)),

@@ -80,6 +80,7 @@ fn over_names(
     each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>,
 ) -> Exit {
     let hosts = Hosts::new(connect);
+    let places = wild::alternatives(places, &hosts);
     let named = places.iter().flat_map(|place| match names(place, &hosts) {
         Ok(named) => named.into_iter().map(Ok).collect(),
         Err(e) => vec![Err(e)],

@@ -32,7 +32,11 @@ pub const FOREIGN: &[(&[&str], &str)] = &[
     (&["--usermap", "--groupmap"], "use --chown USER:GROUP or --numeric-ids"),
     (&["--human"], "sizes are human-readable by default; in ls, du and tree use -h"),
     (&["--log-file"], "use --log FILE"),
-    (&["--rsync-path"], "use --agent PATH for haul on the remote host"),
+    (&["-3"], "between two hosts --no-direct sends all data through this machine"),
+    (&["-4"], "use --ssh-option AddressFamily=inet"),
+    (&["-6"], "use --ssh-option AddressFamily=inet6"),
+    (&["-B"], "use --ssh-option BatchMode=yes"),
+    (&["--rsync-path"], "use --agent PATH for haul on the remote host, or --agent 'sudo haul'"),
     (&["--only-show-errors"], "use -q"),
     (&["--no-clobber"], "use --ignore-existing; -n is --dry-run here"),
     (

@@ -310,7 +310,8 @@ fn stat(store: &dyn Store, leaf: &[u8]) -> Result<Option<Entry>> {
 pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     let mut missing = Vec::new();
     let mut sources = Vec::new();
-    for location in asked.sources {
+    let alternatives = wild::alternatives(asked.sources, asked.hosts);
+    for location in &alternatives {
         let matches = if asked.listed { Ok(None) } else { wild::expand(location, asked.hosts, asked.source_options(Role::Browse)) };
         match matches {
             Ok(Some(matches)) => {

@@ -26,6 +26,13 @@ fn the_first_line_names_the_route() {
 }
 
 #[test]
+fn the_agent_may_be_a_command() {
+    let w = World::new("src: a=5");
+    w.plain("cp src/ testhost:~/there").arg("--agent").arg(format!("env XYZ=1 {HAUL}")).ends(0).says("by haul on the remote host");
+    assert_eq!(w.read("there/a"), w.read("src/a"));
+}
+
+#[test]
 fn one_session_is_announced_where_more_would_be_logins() {
     let w = World::new("src: a=5 big=9M");
     let single = "one ssh session: no private directory";

@@ -4,6 +4,7 @@ mod hostile;
 mod limits;
 mod logins;
 mod makes;
+mod masters;
 mod network;
 mod other_server;
 mod plain;
