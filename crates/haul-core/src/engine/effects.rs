@@ -81,6 +81,10 @@ fn rename(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     if !renamed {
         return false;
     }
+    if cx.job.links.hard && entry.nlink > 1 && cx.ranks.is_none() {
+        // It is placed, and there is nothing to remove.
+        cx.post_pass.placed(&cx.out, entry.ino, b"");
+    }
     cx.out.report().renamed.add(entry.kind, 1);
     cx.out.item(Action::Rename, Why::New, entry);
     true

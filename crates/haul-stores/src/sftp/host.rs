@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Place, WriteStyle};
+use haul_core::store::{Caps, Place, WriteStyle, time_range};
 
 use super::client::{self, Client, Connect, FIND_HOME, done};
 use super::packet::{Attrs, kind};
@@ -163,6 +163,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         lands_pieces: true,
         // Others may take the bytes of a file only in their order.
         writers_per_file: if client.opens_intact() { WRITERS } else { 1 },
+        mtime_range: time_range::UNSIGNED,
         ..Caps::minimal()
     }
 }

@@ -217,6 +217,17 @@ fn hard_links_are_moved_together_or_not_at_all() {
     }
 }
 
+/// One name is renamed, the other is there already.
+#[test]
+fn a_hard_link_that_is_renamed_lets_the_other_go() {
+    let w = World::new("s: a=1K");
+    w.hard_link("s/a", "s/b");
+    w.age("s/a");
+    w.sh("mkdir d && cp -p s/b d/b");
+    w.haul("mv s/ d").succeeds();
+    assert_eq!((w.names("s"), w.names("d")), (String::new(), "a b".into()));
+}
+
 /// The upper directory of an overlay and what is mounted over it have other devices and inodes.
 #[test]
 fn a_tree_is_not_moved_onto_itself_through_an_overlay() {
