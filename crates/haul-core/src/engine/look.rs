@@ -156,17 +156,18 @@ fn passed_over(cx: &Context, work: &DirWork, entry: &Entry) -> Option<Why> {
     }
 }
 
-/// rsync's rule for safe links: relative, and never above the top of the tree on the way.
+/// rsync's rule for safe links: relative, and never above the top of the tree on the way. A `..` behind a name is unsafe, as the name
+/// may be a symlink itself.
 fn is_safe(dir: &Dir, target: &[u8]) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
         return false;
     }
-    let mut depth = i64::from(dir.depth());
-    for part in target.split(|b| *b == b'/') {
+    let (mut depth, mut has_name) = (i64::from(dir.depth()), false);
+    for part in target.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
         match part {
-            b"" | b"." => {}
+            b".." if has_name => return false,
             b".." => depth -= 1,
-            _ => depth += 1,
+            _ => has_name = true,
         }
         if depth < 0 {
             return false;

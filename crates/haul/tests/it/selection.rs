@@ -254,6 +254,19 @@ fn links_are_followed_only_when_asked() {
     assert!(w.meta("three/dir").is_dir());
 }
 
+/// A name in front of a `..` may be a link itself, so that what follows it leads anywhere.
+#[test]
+fn safe_links_are_those_of_rsync() {
+    let w = World::new("secret=5 src: a=3 d/b=4");
+    for (target, name) in [(".", "here"), ("here/../secret", "leak"), ("./../a", "dot"), ("../d/b", "d/up"), ("d/..", "d/back")] {
+        w.symlink(target, format!("src/{name}"));
+    }
+    w.haul("cp --safe-links src/ ours").succeeds();
+    w.sh("rsync -rlpt --safe-links src/ theirs/");
+    assert_eq!(w.names("ours"), w.names("theirs"));
+    assert!(!w.has("ours/leak"));
+}
+
 #[test]
 fn a_link_to_a_directory_at_the_destination() {
     let w = World::new("src: d/a=3 dst: real/ d->real");
