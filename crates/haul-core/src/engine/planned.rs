@@ -225,7 +225,8 @@ fn plan_check(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<En
 
 fn pending(cx: &Context, work: &Arc<DirWork>, entry: Entry, make: bool, fresh: bool, attributes: bool) -> PendingDir {
     let mount = cx.job.one_file_system && work.entry.as_ref().is_some_and(|above| above.dev != entry.dev);
-    let barred = cx.job.avoid.contains(&(entry.dev, entry.ino)) && entry.ino != 0;
+    // A mount point is made and not entered: that is no recursion.
+    let barred = !mount && cx.job.avoid.contains(&(entry.dev, entry.ino)) && entry.ino != 0;
     if barred {
         cx.out.fail(&is_the_destination(&entry.name), Kind::Dir);
     }

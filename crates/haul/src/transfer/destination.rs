@@ -99,7 +99,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
             if asked.sources.iter().any(|source| (source.scheme, &source.host) == (location.scheme, &location.host))
                 && !location.scheme.keys
             {
-                guard::check_unmade(sources, &*host, &path, options)?;
+                guard::check_unmade(sources, asked, &*host, &path)?;
             }
             if asked.dry {
                 // What is below a prefix can be looked at, whether or not anything says that it is a directory.

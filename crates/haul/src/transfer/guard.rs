@@ -1,17 +1,20 @@
 //! What must not be: a tree copied onto or into itself, a source deleted as surplus of its own destination.
 
-use haul_core::entry::Kind;
+use haul_core::entry::{Dir, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::filter::Verdict;
 use haul_core::place::host::without_slash;
 use haul_core::place::{Host, OpenOptions, Role};
+use haul_core::store::Store;
 
-use super::places::{Places, Read, Source};
+use super::destination::device;
+use super::places::{Asked, Places, Read, Source};
 
 /// Refuses what would destroy a source. `onto_itself`: objects may be copied onto themselves, for another version or other options. Returns the directories of the source, by device and inode, that the walk must not enter.
 ///
 /// # Errors
 /// `Usage`, and what keeps the two from being compared.
-pub fn check(places: &Places, delete: bool, onto_itself: bool) -> Result<Vec<(u64, u64)>> {
+pub fn check(places: &Places, asked: &Asked<'_>, onto_itself: bool) -> Result<Vec<(u64, u64)>> {
     let target = places.target.place();
     let is_beside = |source: &&Read| {
         let from = &source.place;
@@ -21,7 +24,7 @@ pub fn check(places: &Places, delete: bool, onto_itself: bool) -> Result<Vec<(u6
     let mut avoid = None;
     // What a dry run has not made is nowhere yet.
     for source in places.read.iter().filter(|_| places.is_made).filter(is_beside) {
-        check_one(source, places, &*places.target_host, delete, onto_itself)?;
+        check_one(source, places, asked, onto_itself)?;
         avoid = places.target.identity();
     }
     Ok(avoid.into_iter().collect())
@@ -31,7 +34,7 @@ pub fn check(places: &Places, delete: bool, onto_itself: bool) -> Result<Vec<(u6
 ///
 /// # Errors
 /// `Usage`, and what keeps the two from being compared.
-pub fn check_unmade(sources: &[Source], host: &dyn Host, path: &[u8], options: OpenOptions) -> Result<()> {
+pub fn check_unmade(sources: &[Source], asked: &Asked<'_>, host: &dyn Host, path: &[u8]) -> Result<()> {
     let mut above = host.split(path).0;
     while host.lookup(above)? != Some(Kind::Dir) {
         match host.split(above).0 {
@@ -39,19 +42,42 @@ pub fn check_unmade(sources: &[Source], host: &dyn Host, path: &[u8], options: O
             next => above = next,
         }
     }
-    let store = host.open(above, OpenOptions { role: Role::Browse, ..options })?;
+    let store = host.open(above, OpenOptions { role: Role::Browse, ..asked.options })?;
     let target = store.place();
+    let rest = path.strip_prefix(above).unwrap_or(path);
+    let whole = joined(&target.root, rest.strip_prefix(b"/").unwrap_or(rest));
     for source in sources {
-        let (place, path) = match source {
-            Source::Contents(store) => (store.place(), store.place().root.clone()),
-            Source::Name { parent, leaf, kind: Kind::Dir, .. } => (parent.place(), joined(&parent.place().root, leaf)),
+        let (from, leaf) = match source {
+            Source::Contents(store) => (store, None),
+            Source::Name { parent, leaf, kind: Kind::Dir, .. } => (parent, Some(&leaf[..])),
             _ => continue,
         };
-        if (place.scheme, &place.endpoint) == (target.scheme, &target.endpoint) && host.contains(&path, &target.root)? {
+        let place = from.place();
+        let path = leaf.map_or_else(|| place.root.clone(), |leaf| joined(&place.root, leaf));
+        if (place.scheme, &place.endpoint) == (target.scheme, &target.endpoint)
+            && host.contains(&path, &target.root)?
+            && is_walked(asked, &**from, leaf, &whole, device(store.identity()))
+        {
             return Err(inside(&path));
         }
     }
     Ok(())
+}
+
+/// Whether the walk of a source comes to the directory `target` inside it, which is on the file system `to`. The engine does not enter
+/// a destination that it meets in spite of this.
+fn is_walked(asked: &Asked<'_>, store: &dyn Store, leaf: Option<&[u8]>, target: &[u8], to: Option<u64>) -> bool {
+    let from = || match leaf {
+        None => device(store.identity()),
+        Some(leaf) => store.stat(&Name::new(&Dir::root(), leaf), MetaMask::NONE).ok().map(|entry| entry.dev),
+    };
+    if asked.listed || (asked.options.one_file_system && to.is_some_and(|to| from().is_some_and(|from| from != to))) {
+        return false;
+    }
+    let Some(below) = target.strip_prefix(without_slash(&store.place().root)) else { return true };
+    let below = below.strip_prefix(b"/").unwrap_or(below);
+    let ends = below.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([below.len()]);
+    !ends.into_iter().any(|end| asked.filter.check(&below[..end], true) == Verdict::Exclude)
 }
 
 fn joined(above: &[u8], leaf: &[u8]) -> Vec<u8> {
@@ -67,7 +93,8 @@ fn from_other_machine(source: &Read) -> bool {
     source.place.scheme != "local"
 }
 
-fn check_one(source: &Read, places: &Places, host: &dyn Host, delete: bool, onto_itself: bool) -> Result<()> {
+fn check_one(source: &Read, places: &Places, asked: &Asked<'_>, onto_itself: bool) -> Result<()> {
+    let host = &*places.target_host;
     let (from, target) = (&source.place.root, &places.target.place().root);
     let path = match &source.leaf {
         Some(leaf) => joined(from, leaf),
@@ -100,10 +127,12 @@ fn check_one(source: &Read, places: &Places, host: &dyn Host, delete: bool, onto
     if source.matched || source.kind != Kind::Dir {
         return Ok(());
     }
-    if host.contains(&path, target)? {
+    let store = || places.roots.iter().map(|root| &*root.store).find(|store| *store.place() == source.place);
+    let to = device(places.target.identity());
+    if host.contains(&path, target)? && store().is_none_or(|store| is_walked(asked, store, source.leaf.as_deref(), target, to)) {
         return Err(inside(&address));
     }
-    if delete && host.contains(target, &path)? {
+    if asked.deletes && host.contains(target, &path)? {
         return refuse("the source is inside the destination; --delete would delete it", "omit --delete");
     }
     Ok(())

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::filter::Filter;
 use haul_core::job::{Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store};
@@ -47,6 +48,7 @@ pub struct Asked<'a> {
     pub make_path: bool,
     /// With `--files-from` the source is a base, whatever its slash.
     pub listed: bool,
+    pub filter: &'a Filter,
     /// The destination only takes bytes.
     pub outlet: Option<&'a Outlet>,
     /// `--backup-dir`: below the destination, or nothing is made.

@@ -147,6 +147,7 @@ fn open(
         is_check,
         make_path: safety.make_path,
         listed: input.is_some(),
+        filter: &filter,
         outlet: outlet.as_ref(),
         backup_dir: safety.backup_dir.as_deref(),
         deletes: spec.deletion.is_some(),
@@ -163,7 +164,7 @@ fn open(
     }
     let of_objects: s3::Flags = asked.hosts.access().get();
     let onto_itself = (of_objects.version_id.is_some() || of_objects.wishes()) && spec.deletion.is_none() && !spec.safety.remove_source;
-    let avoid = if conduct.guarded { guard::check(&places, spec.deletion.is_some(), onto_itself)? } else { Vec::new() };
+    let avoid = if conduct.guarded { guard::check(&places, &asked, onto_itself)? } else { Vec::new() };
     if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
         root.pick = listed;
     }

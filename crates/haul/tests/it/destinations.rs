@@ -159,6 +159,31 @@ fn a_destination_in_the_source_is_refused_before_it_is_made() {
     w.haul("cp s/d s/e").succeeds();
 }
 
+#[test]
+fn a_destination_in_the_source_that_is_not_copied_itself_is_fine() {
+    let w = World::new("s: a=5 d/b=3 backup/ m/");
+    w.write("list", "a\nd/b\n");
+    for words in [
+        "--exclude=/backup s/ s/backup",
+        "--exclude=/backup s/ s/backup/new",
+        "--exclude=s/backup s s/backup",
+        "--files-from list s s/backup",
+    ] {
+        for command in ["cp -an", "cp -a", "cp -a"] {
+            w.haul(&format!("{command} {words}")).succeeds();
+        }
+        assert!(!w.has("s/backup/backup") && !w.has("s/backup/new/backup"), "{words}");
+        w.sh("rm -r s/backup/*");
+    }
+    w.haul("cp -a --exclude=/backup/x s/ s/backup").ends(1).says("the destination is inside the source");
+    let mounted = Mounted::tmpfs(&w.path("s/m"), "size=4M");
+    w.haul("cp -ax s/ s/m/new").succeeds();
+    w.haul("cp -ax s/ s/m").succeeds();
+    assert_eq!(w.names("s/m"), "a backup/ d/ d/b m/ new/ new/a new/backup/ new/d/ new/d/b new/m/");
+    w.haul("cp -a s/ s/m").ends(1).says("the destination is inside the source");
+    drop(mounted);
+}
+
 /// A second source that cannot be read makes the destination a directory all the same.
 #[test]
 fn one_of_several_sources_never_replaces_a_file() {
