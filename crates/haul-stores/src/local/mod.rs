@@ -17,6 +17,7 @@ mod sink;
 mod source;
 mod token;
 mod tree;
+pub mod trusted;
 mod umask;
 mod xattr;
 
@@ -69,6 +70,8 @@ pub struct Options {
     pub stripe: Stripe,
     /// Staging files have names of their own for each number; 0 for those that every node derives from name and stamp alone.
     pub lineage: u64,
+    /// For a destination: root follows no symlink of another user in its path, see [`trusted`].
+    pub trusted: bool,
 }
 
 impl Default for Options {
@@ -83,6 +86,7 @@ impl Default for Options {
             keep_acls: false,
             stripe: Stripe::Auto,
             lineage: 0,
+            trusted: false,
         }
     }
 }
@@ -151,11 +155,13 @@ impl Local {
             e => fail(e, op).at(bytes),
         };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
+        let open = |flags| match options.trusted {
+            true => trusted::open_dir(path, flags),
+            false => Ok(rustix::fs::open(path, flags, Mode::empty())),
+        };
+        let root = match open(flags | OFlags::RDONLY)? {
             Ok(fd) => Handle::new(fd, false),
-            Err(Errno::ACCESS) => {
-                Handle::new(rustix::fs::open(path, flags | OFlags::PATH, Mode::empty()).map_err(|e| at(e, "open"))?, true)
-            }
+            Err(Errno::ACCESS) => Handle::new(open(flags | OFlags::PATH)?.map_err(|e| at(e, "open"))?, true),
             Err(e) => return Err(at(e, "open")),
         };
         let facts = look_at(&root).map_err(|e| at(e, "stat"))?;

@@ -53,13 +53,7 @@ impl Host for ThisMachine {
     }
 
     fn make_dir(&self, path: &[u8], parents: bool) -> Result<bool> {
-        let place = path_of(path);
-        let above = place.parent().filter(|above| parents && !above.as_os_str().is_empty());
-        match above.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::create_dir(place)) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && place.is_dir() => Ok(false),
-            Err(e) => Err(Error::io(e, "mkdir").at(path)),
-        }
+        super::trusted::make_dir(path_of(path), parents)
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
@@ -76,9 +70,10 @@ impl Host for ThisMachine {
 impl From<OpenOptions> for Options {
     fn from(options: OpenOptions) -> Options {
         let OpenOptions { keep_dirlinks, follow, keep_acls, stripe, lineage, .. } = options;
+        let trusted = options.role == Role::Destination;
         let Some(umask) = options.umask.filter(|_| options.role != Role::Browse) else { return Options { follow, ..Options::default() } };
         let dir_umask = if options.keep_modes { 0 } else { umask };
         let process = if options.keep_modes && can_be_apart() { 0 } else { umask };
-        Options { keep_dirlinks, follow, umask: process, user_umask: umask, dir_umask, keep_acls, stripe, lineage }
+        Options { keep_dirlinks, follow, umask: process, user_umask: umask, dir_umask, keep_acls, stripe, lineage, trusted }
     }
 }

@@ -11,6 +11,7 @@ use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::spec::TransferSpec;
 use haul_core::store::Store;
 use haul_stores::ftp::FtpHost;
+use haul_stores::local::trusted;
 use haul_stores::memory::Memory;
 use haul_stores::provider::Intent;
 use haul_stores::ssh::SshHost;
@@ -148,6 +149,7 @@ fn stream_target(location: &Location, host: &dyn Host, path: Vec<u8>) -> Result<
     if location.is_remote() {
         return Ok(path);
     }
+    trusted::check(&open::path_of(&path))?;
     Ok(std::fs::canonicalize(open::path_of(&path)).map_or(path, |real| real.into_os_string().into_vec()))
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::{OpenOptions, Role};
 use haul_core::store::Store;
 use haul_stores::ssh;
 
@@ -45,7 +46,7 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
     let target = open::path_of(&places.target_path);
     for dir in dirs {
         let path = reference(&target, dir, places.is_made);
-        let store = match places.target_host.open(path.as_os_str().as_bytes(), asked.options) {
+        let store = match places.target_host.open(path.as_os_str().as_bytes(), OpenOptions { role: Role::Destination, ..asked.options }) {
             Ok(store) => store,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 notes.push(not_there(&path));

@@ -12,6 +12,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::{Filter, Verdict};
 use haul_core::job::{Listed, Pick};
 use haul_core::spill::Sorter;
+use haul_stores::local::trusted;
+use rustix::fs::OFlags;
 
 use crate::location::{self, Location};
 use haul_core::spec::{FilterRule, Input};
@@ -41,10 +43,7 @@ fn read(input: &Input) -> Result<Vec<u8>> {
 fn open(input: &Input) -> Result<Box<dyn BufRead>> {
     Ok(match input {
         Input::Stdin => Box::new(io::BufReader::new(io::stdin())),
-        Input::File(path) => {
-            let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
-            Box::new(io::BufReader::new(std::fs::File::open(path).map_err(|e| Error::io(e, "open list").at(bytes))?))
-        }
+        Input::File(path) => Box::new(io::BufReader::new(trusted::open(path, OFlags::RDONLY, "open list")?)),
     })
 }
 

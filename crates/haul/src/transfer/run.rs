@@ -1,7 +1,7 @@
 //! One run of the engine with everything round it: display, journal, signals, tuner.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,8 @@ use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, Sta
 use haul_core::report::{Ending, Report};
 use haul_core::rlimit;
 use haul_core::verdict::Ends;
-use haul_stores::local::without_mask;
+use haul_stores::local::{trusted, without_mask};
+use rustix::fs::OFlags;
 
 use crate::exit::Exit;
 use crate::figures::Figures;
@@ -75,7 +76,7 @@ pub struct Session<'a> {
 }
 
 fn appending(path: &Path, op: &'static str) -> Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).map_err(|e| Error::io(e, op).at(path.as_os_str().as_bytes()))
+    trusted::open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, op)
 }
 
 impl<'a> Session<'a> {
@@ -88,7 +89,7 @@ impl<'a> Session<'a> {
         };
         let list = |path: &PathBuf| {
             let path = &own(path);
-            let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
+            let file = trusted::open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, "open")?;
             Ok(render::FailedTo { file, name: haul_core::entry::show(path.as_os_str().as_bytes()), zero: choice.zero })
         };
         let failed_to = choice.output.failed_to.as_ref().map(list).transpose()?;
