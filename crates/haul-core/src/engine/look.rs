@@ -112,7 +112,11 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
         found.add(entry.kind, 1);
         if let Some(why) = passed_over(cx, work, entry) {
             cx.out.left_behind(entry.kind);
-            if why == Why::NotAsked && entry.kind != Kind::File {
+            let is_named = work.dir.is_root() && matches!(cx.job.roots[work.root].pick, Pick::Names(_));
+            if is_named && entry.kind.is_special() {
+                let e = Error::new(ErrorKind::Unsupported, "copy").on(&entry.name).because("is a special file");
+                cx.out.fail(&e.hint("-D (or -a) creates it at the destination"), entry.kind);
+            } else if why == Why::NotAsked && entry.kind != Kind::File {
                 cx.out.report().skipped.add(entry.kind, 1);
                 cx.out.item(Action::Skip, why, entry);
             }

@@ -212,7 +212,7 @@ impl Location {
     /// The address as bytes that [`Location::parse`] reads as the same location, given the same local files.
     pub fn to_bytes(&self) -> Vec<u8> {
         if self.scheme == Scheme::STDIO {
-            return b"-".to_vec();
+            return if self.path.is_empty() { b"-".to_vec() } else { self.path.clone() };
         }
         let mut path = self.path.clone();
         self.push_slash(&mut path);

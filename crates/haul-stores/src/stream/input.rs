@@ -1,7 +1,10 @@
 //! What comes out of a pipe, such as standard input, is a file.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,11 +18,18 @@ use rustix::time::Timespec;
 /// The longest that a read waits, so that whoever reads can look up: see [`Source::stream`].
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
+#[derive(Debug)]
+enum From {
+    Open(OwnedFd),
+    /// Opened when it is read: a named pipe waits for its writer.
+    Path(PathBuf),
+}
+
 /// A store with one file.
 #[derive(Debug)]
 pub struct Input {
     leaf: Vec<u8>,
-    from: Mutex<Option<OwnedFd>>,
+    from: Mutex<Option<From>>,
     /// The file's modification time: when the store was made.
     mtime: Time,
     place: Place,
@@ -29,12 +39,22 @@ pub struct Input {
 impl Input {
     /// What comes out of `from` is the file `leaf`.
     pub fn new(leaf: &[u8], from: OwnedFd) -> Self {
+        Input::with(leaf, From::Open(from), super::place())
+    }
+
+    /// The named pipe or device `path` as the file `leaf`.
+    pub fn of_path(leaf: &[u8], path: PathBuf) -> Self {
+        let place = Place { root: path.as_os_str().as_bytes().to_vec(), ..super::place() };
+        Input::with(leaf, From::Path(path), place)
+    }
+
+    fn with(leaf: &[u8], from: From, place: Place) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Input {
             leaf: leaf.to_vec(),
             from: Mutex::new(Some(from)),
             mtime: Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() },
-            place: super::place(),
+            place,
             caps: Caps { streams: true, remote: false, ..Caps::minimal() },
         }
     }
@@ -71,7 +91,11 @@ impl Store for Input {
     fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
         let from = self.from.lock().unwrap_or_else(PoisonError::into_inner).take();
         let once = || Error::new(ErrorKind::Changed, "read").on(&entry.name).because("it can be read only once");
-        Ok(Box::new(Pipe { from: from.ok_or_else(once)?, mtime: self.mtime, read: Arc::default() }))
+        let from = match from.ok_or_else(once)? {
+            From::Open(from) => from,
+            From::Path(path) => File::open(path).map_err(|e| Error::io(e, "open").on(&entry.name))?.into(),
+        };
+        Ok(Box::new(Pipe { from, mtime: self.mtime, read: Arc::default() }))
     }
 }
 

@@ -125,6 +125,9 @@ struct Claimed(Option<io::StdoutLock<'static>>);
 
 impl Write for Claimed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if out::is_closed() {
+            return Err(rustix::io::Errno::BADF.into());
+        }
         self.0.get_or_insert_with(|| io::stdout().lock()).write(bytes)
     }
 

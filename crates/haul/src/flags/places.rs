@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use haul_core::spec::Operation;
 
 use super::{Environment, Refusal, location, locations};
-use crate::location::{Location, Scheme};
+use crate::location::{Location, Scheme, operand};
 
 #[derive(Args)]
 pub struct PlacesArgs {
@@ -24,7 +24,7 @@ impl PlacesArgs {
         has_list: bool,
         environment: &Environment<'_>,
     ) -> Result<(Vec<Location>, Location), Refusal> {
-        let (sources, destination) = match (operation, self.paths.as_slice()) {
+        let (sources, destination): (Vec<Location>, Location) = match (operation, self.paths.as_slice()) {
             (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
             (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, Location::local(b".")),
             // The list names the sources, by their addresses.
@@ -40,12 +40,14 @@ impl PlacesArgs {
             }
             (_, [sources @ .., destination]) => (locations(sources, environment)?, location(destination, environment)?),
         };
+        let sources: Vec<Location> = sources.into_iter().map(|source| operand(source, 0)).collect();
+        let destination = operand(destination, 1);
         let stdin = sources.iter().filter(|s| s.scheme == Scheme::STDIO).count();
         let to_stdout = destination.scheme == Scheme::STDIO;
         if stdin > 0 && (operation != Operation::Copy || sources.len() > 1) {
             return Err("- (standard input) can only be the one source of `haul cp`; leave out the others".into());
         }
-        if stdin > 0 && to_stdout {
+        if to_stdout && destination.path.is_empty() && sources.iter().any(|s| s.scheme == Scheme::STDIO && s.path.is_empty()) {
             return Err("from - to - nothing would be copied; `cat` does that".into());
         }
         if operation != Operation::Copy && to_stdout {

@@ -90,7 +90,7 @@ fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result
         lists: Vec::new(),
         zero: flags.spec.selection.nul_separated,
         mode: if flags.spec.operation == Operation::Sync { render::Mode::Sync } else { render::Mode::Copy },
-        data_on_stdout: flags.spec.destination.scheme == Scheme::STDIO,
+        data_on_stdout: Outlet::of(&flags.spec) == Some(Outlet::Descriptor(1)),
         ranks,
     };
     let session = Session::open(global, options)?;
@@ -129,7 +129,8 @@ pub fn recorded(text: &str) -> Result<CopyFlags> {
         let address = crate::location::parse(std::ffi::OsStr::from_bytes(bytes), &|_| false);
         address.map_err(|e| Error::new(haul_core::ErrorKind::Usage, "read the transfer spec").because(e.to_string()))
     };
-    let spec = TransferSpec::from_text(text, parse)?;
+    let mut spec = TransferSpec::from_text(text, parse)?;
+    spec.sources = spec.sources.into_iter().map(|source| crate::location::operand(source, 0)).collect();
     let connect = haul_stores::registry::access(&spec.access)?;
     if matches!(spec.operation, Operation::Check { .. }) {
         let e = Error::new(haul_core::ErrorKind::Usage, "read the transfer spec").because("its operation is a check, not a copy");

@@ -1,8 +1,7 @@
 //! Standard output, devices and pipes as destinations: they take bytes, and have no content.
 
-use std::fs::OpenOptions;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::borrow::Cow;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
@@ -14,11 +13,14 @@ use haul_core::lock::lock;
 use haul_core::place::Scheme;
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Safety, TransferSpec};
+use haul_stores::local::trusted;
 use haul_stores::stream::Output;
+use rustix::fs::OFlags;
 
 use super::run_copy;
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
+use crate::location;
 use crate::open;
 
 /// A pipe that takes several files. Opened for each, its reader would see an end between two of them, and without a reader the next
@@ -28,7 +30,8 @@ static HELD: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// What takes the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outlet {
-    Stdout,
+    /// 1 is standard output.
+    Descriptor(RawFd),
     Special(PathBuf),
 }
 
@@ -37,7 +40,7 @@ impl Outlet {
     pub fn of(spec: &TransferSpec) -> Option<Outlet> {
         let destination = &spec.destination;
         if destination.scheme == Scheme::STDIO {
-            return Some(Outlet::Stdout);
+            return Some(Outlet::Descriptor(location::descriptor_of(destination, 1)));
         }
         if destination.is_remote() || destination.means_contents() || spec.comparison.force || spec.sources.is_empty() {
             return None;
@@ -53,39 +56,40 @@ impl Outlet {
 
     fn writer(&self) -> Result<OwnedFd> {
         let to = match self {
-            Outlet::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            Outlet::Descriptor(number) => return location::inherited(*number),
             Outlet::Special(path) => match &*lock(&HELD) {
                 Some(held) => held.try_clone(),
-                None => OpenOptions::new().write(true).open(path).map(Into::into),
+                None => return trusted::open(path, OFlags::WRONLY, "open").map(Into::into),
             },
         };
-        to.map_err(|e| Error::io(e, "open").at(self.words()))
+        to.map_err(|e| Error::io(e, "open").at(&self.words()))
     }
 
     fn is_pipe(&self) -> bool {
         matches!(self, Outlet::Special(path) if path.metadata().is_ok_and(|meta| meta.file_type().is_fifo()))
     }
 
-    fn words(&self) -> &[u8] {
+    fn words(&self) -> Cow<'_, [u8]> {
         match self {
-            Outlet::Stdout => b"standard output",
-            Outlet::Special(path) => path.as_os_str().as_bytes(),
+            Outlet::Descriptor(1) => b"standard output".into(),
+            Outlet::Descriptor(number) => format!("/dev/fd/{number}").into_bytes().into(),
+            Outlet::Special(path) => path.as_os_str().as_bytes().into(),
         }
     }
 
     /// What the spec asks for that cannot be had here.
     fn check(&self, spec: &TransferSpec, json: bool) -> Result<()> {
         let refuse = |reason: &str, hint: &str| {
-            let e = Error::new(ErrorKind::Usage, "copy to").at(self.words()).because(reason.to_string());
+            let e = Error::new(ErrorKind::Usage, "copy to").at(&self.words()).because(reason.to_string());
             Err(e.hint(hint.to_string()))
         };
         if let Outlet::Special(path) = self {
-            let kind = path.metadata().map_err(|e| Error::io(e, "open").at(self.words()))?.file_type();
+            let kind = path.metadata().map_err(|e| Error::io(e, "open").at(&self.words()))?.file_type();
             if !kind.is_char_device() && !kind.is_fifo() {
                 return refuse("is a block device or a socket", "use dd to write to a block device; --force replaces it with a file");
             }
         }
-        if json && *self == Outlet::Stdout {
+        if json && *self == Outlet::Descriptor(1) {
             return refuse("receives the data, so --json cannot print there", "use --log FILE, or write to a named pipe");
         }
         if spec.safety.verify || spec.safety.remove_source {

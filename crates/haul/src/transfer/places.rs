@@ -5,10 +5,9 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
@@ -29,7 +28,7 @@ use super::lists;
 use super::outlet::Outlet;
 use crate::command::scope::{self, Match, What, key_of, nothing};
 use crate::hosts::Hosts;
-use crate::location::Location;
+use crate::location::{self, Location};
 use crate::{open, wild};
 
 /// Keys that can be no name are named up to so many.
@@ -51,6 +50,8 @@ pub struct Asked<'a> {
     pub filter: &'a Filter,
     /// The destination only takes bytes.
     pub outlet: Option<&'a Outlet>,
+    /// A pipe or a device that is named as a source is read, not made again.
+    pub reads_specials: bool,
     /// `--backup-dir`: below the destination, or nothing is made.
     pub backup_dir: Option<&'a Path>,
     /// With `--delete`.
@@ -229,7 +230,7 @@ pub fn named(location: &Location) -> Vec<u8> {
 /// A source: the directory itself, or a name in the directory above it.
 fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     if location.scheme == Scheme::STDIO {
-        let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::io(e, "open standard input"))?;
+        let input = location::inherited(location::descriptor_of(location, 0))?;
         return Ok(Source::Name { parent: Arc::new(Input::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File, size: 0 });
     }
     if let Some(matched) = matched_source(location, asked)? {
@@ -261,8 +262,8 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     if asked.means_target(&entry) {
         return linked(location, asked);
     }
-    if let Some(input) = asked.outlet.and_then(|_| special(location)) {
-        return Ok(Source::Name { parent: Arc::new(Input::new(&leaf, input?)), leaf, kind: Kind::File, size: 0 });
+    if let Some(path) = special(location, asked) {
+        return Ok(Source::Name { parent: Arc::new(Input::of_path(&leaf, path)), leaf, kind: Kind::File, size: 0 });
     }
     if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");
@@ -293,11 +294,15 @@ fn linked(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     })
 }
 
-/// A device or a pipe that is named as the source of bytes: it is read.
-fn special(location: &Location) -> Option<Result<std::os::fd::OwnedFd>> {
+/// A device or a pipe that is named as a source and read. A socket cannot be opened.
+fn special(location: &Location, asked: &Asked<'_>) -> Option<PathBuf> {
+    if location.is_remote() || !asked.reads_specials {
+        return None;
+    }
     let path = open::path_of(&location.path);
-    let is_special = !location.is_remote() && path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-    is_special.then(|| std::fs::File::open(&path).map(Into::into).map_err(|e| Error::io(e, "open").at(&location.path)))
+    let follows = asked.outlet.is_some() || asked.follow;
+    let kind = if follows { path.metadata() } else { path.symlink_metadata() }.ok()?.file_type();
+    (kind.is_fifo() || kind.is_char_device() || kind.is_block_device()).then_some(path)
 }
 
 /// What has this name, whatever it is.

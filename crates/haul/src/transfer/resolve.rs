@@ -149,6 +149,7 @@ fn open(
         listed: input.is_some(),
         filter: &filter,
         outlet: outlet.as_ref(),
+        reads_specials: outlet.is_some() || !(is_check || attributes.links.specials || safety.remove_source),
         backup_dir: safety.backup_dir.as_deref(),
         deletes: spec.deletion.is_some(),
         has_made,
@@ -186,11 +187,14 @@ fn open(
         Operation::Check { one_way } => one_way || places.first_pick != places::FirstPick::Contents,
         _ => false,
     };
+    // The size of a pipe or a device says nothing.
+    let has_pipe = places.roots.iter().any(|root| root.store.place().scheme == "stream");
+    let policy = if has_pipe { Policy { compare: Compare::Never, ..spec.comparison } } else { spec.comparison };
     let mut job = Job {
         mode: if is_check { Mode::Check } else { Mode::Copy },
         roots: places.roots,
         rename: places.rename,
-        policy: spec.comparison,
+        policy,
         links: Links { devices: !distrusted, copy: attributes.links.copy || is_check, ..attributes.links },
         filter,
         bounds: selection.bounds,

@@ -13,7 +13,7 @@ use crate::units;
 /// The address as a person would look for it: a local path in full.
 fn shown(location: &Location, stdio: &str) -> String {
     if location.scheme == Scheme::STDIO {
-        return stdio.into();
+        return if location.path.is_empty() { stdio.into() } else { location.to_string() };
     }
     if location.is_remote() { location.to_string() } else { show(&absolute(&location.path)) }
 }

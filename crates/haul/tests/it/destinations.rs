@@ -184,6 +184,45 @@ fn a_destination_in_the_source_that_is_not_copied_itself_is_fine() {
     drop(mounted);
 }
 
+/// A user who may write a directory above the destination could lead root anywhere.
+#[test]
+fn root_follows_no_symlink_of_another_user_to_what_it_writes_or_takes_rules_from() {
+    let w = World::new("s: a=5 d: elsewhere: list=3");
+    w.sh("mkdir -p of/theirs");
+    w.write("list", "a\n");
+    for (to, link) in [("../../elsewhere", "of/theirs/dir"), ("../../list", "of/theirs/list"), ("../../elsewhere/log", "of/theirs/log")] {
+        w.symlink(to, link);
+        w.sh(&format!("chown -h 65534 {link}"));
+    }
+    w.symlink("of/theirs/dir", "mine");
+    for line in [
+        "cp s/a of/theirs/dir/",
+        "cp s/a of/theirs/dir/new",
+        "cp s/ of/theirs/dir",
+        "cp s/ mine",
+        "cp --mkpath s/ of/theirs/dir/x/y",
+        "sync s/ of/theirs/dir/sub",
+        "cp --log of/theirs/log s/ d",
+        "cp --failed-to of/theirs/log s/ d",
+        "cp --files-from of/theirs/list s d",
+        "cp --exclude-from of/theirs/list s/ d",
+        "cp --link-dest ../of/theirs/dir s/ d",
+    ] {
+        w.haul(line).run().says("is a symlink of user nobody, which root does not follow");
+        assert_eq!((w.names("elsewhere"), w.names("d")), ("list".into(), String::new()), "{line}");
+    }
+    w.sh("chown -h 0 of/theirs/*");
+    w.haul("cp --log of/theirs/log --files-from of/theirs/list s mine/").succeeds();
+    assert_eq!(w.names("elsewhere"), "a list log");
+    w.haul("cp --log /dev/stderr s/a /dev/fd/1").succeeds();
+    w.haul("cp s/a /proc/self/cwd/d/").succeeds();
+    let w = World::of_user("s: a=5 elsewhere:");
+    w.symlink("elsewhere", "d");
+    w.sh("chown -h 65533 d");
+    w.haul("cp s/ d").succeeds();
+    assert_eq!(w.names("elsewhere"), "a");
+}
+
 /// A second source that cannot be read makes the destination a directory all the same.
 #[test]
 fn one_of_several_sources_never_replaces_a_file() {

@@ -2,7 +2,17 @@
 
 use std::os::unix::fs::FileTypeExt;
 
+use std::process::Command;
+
+use haul_test::program::{Program, haul};
+
 use crate::support::World;
+
+/// A line of bash, in which `haul` is the program.
+fn bash(w: &World, line: &str) -> Program {
+    let line = format!("haul() {{ {} \"$@\"; }}; {line}", haul().display());
+    w.program(Command::new("bash"), "-c").arg(line).env("W", &w.work)
+}
 
 #[test]
 fn standard_output_receives_the_files_in_their_order_and_nothing_else() {
@@ -124,4 +134,71 @@ fn a_reader_that_leaves_between_two_files_ends_it() {
     });
     w.haul("cp s/a slow s/b pipe").ends(23).err_has("the reader has closed the pipe");
     writer.join().expect("written");
+}
+
+/// The shell's names of open descriptors: a file behind one is written and read through it, never replaced.
+#[test]
+fn open_descriptors_by_their_paths_are_what_a_dash_is() {
+    let w = World::new("s: f=300K");
+    let before = std::fs::symlink_metadata("/dev/stdout").expect("it is there").file_type();
+    for (line, from) in [
+        ("haul cp s/f /dev/stdout > out", "out"),
+        ("cd /dev; haul cp $W/s/f stdout > $W/out", "out"),
+        ("haul cp s/f /dev/fd/3 3> out", "out"),
+        ("haul cp s/f /proc/self/fd/3 3> out", "out"),
+        ("haul cp --force s/f //dev/./stdout > out", "out"),
+        ("haul cp /dev/stdin out < s/f", "out"),
+        ("haul cp /dev/fd/3 out 3< s/f", "out"),
+        ("haul cp -a <(cat s/f) out", "out"),
+        ("haul cp <(cat s/f) - > out", "out"),
+        ("haul cp --verify <(cat s/f) out", "out"),
+    ] {
+        bash(&w, line).succeeds();
+        assert!(w.read(from) == w.read("s/f"), "{line}");
+        assert!(std::fs::symlink_metadata(w.path(from)).expect("it is there").is_file(), "{line}");
+        std::fs::remove_file(w.path(from)).expect("removed");
+        assert_eq!(std::fs::symlink_metadata("/dev/stdout").expect("it is there").file_type(), before, "{line}");
+    }
+    for line in ["mv /dev/stdin out", "cp s/f /dev/fd/77", "cp /dev/fd/77 out", "mv s/f /dev/stdout"] {
+        let ran = w.haul(line).run();
+        assert!(!ran.status.success(), "{line}");
+    }
+    assert!(w.has("s/f") && !w.has("out"));
+}
+
+#[test]
+fn a_special_file_that_is_named_is_read_or_refused() {
+    let w = World::new("s: f=300K d/");
+    w.sh(
+        "mkfifo s/pipe; ln -s pipe s/link; mknod s/null c 1 3; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('s/sock')\"",
+    );
+    for line in ["cp s/pipe d/", "cp s/pipe d/other", "cp -L s/link d/linked", "cp --size-only s/pipe s/d/"] {
+        w.sh("mkdir -p d");
+        let writer = std::thread::spawn({
+            let (pipe, content) = (w.path("s/pipe"), w.read("s/f"));
+            move || std::fs::write(pipe, content).expect("write to the pipe")
+        });
+        w.haul(line).succeeds();
+        writer.join().expect("written");
+    }
+    for name in ["d/pipe", "d/other", "d/linked", "s/d/pipe"] {
+        assert!(w.read(name) == w.read("s/f"), "{name}");
+    }
+    w.haul("cp -n s/pipe d/new").succeeds();
+    w.haul("cp s/null d/empty").succeeds();
+    assert!(w.read("d/empty").is_empty());
+    w.haul("cp s/sock d/").ends(23).err_has("special file");
+    w.haul("cp --remove-source-files s/pipe d/").ends(23).err_has("special file");
+    w.haul("cp -a s/pipe d/again").succeeds();
+    assert!(w.meta("d/again").file_type().is_fifo());
+    w.haul("cp s/ tree").succeeds();
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let w = World::new("s: f=3K");
+    for line in ["haul cat s/f >&-", "haul sum s >&-", "haul cp s/f - >&-"] {
+        let ran = bash(&w, line).run().err_has("Bad file descriptor");
+        assert!(!ran.status.success(), "{line}");
+    }
 }
