@@ -15,6 +15,7 @@ use super::deletes::deletes;
 use super::dirs::set_marker;
 use super::emptied;
 use super::links::{hard_links, late_leaders};
+use super::planned::first_attributes;
 use super::post_pass::{LateDir, sorted};
 use super::sources::remove_linked;
 use super::supervise::Supervisor;
@@ -58,6 +59,7 @@ fn late_directory(cx: &Context, name: &Name, late: &LateDir, record: &[u8]) {
     let source = &cx.job.roots[late.root].store;
     let set = retry(|| source.stat(name, cx.job.keep)).and_then(|mut entry| {
         cx.transform(late.root, &mut entry);
+        first_attributes(cx, late.root, &mut entry);
         entry.mtime = late.mtime;
         // Other ranks may still have to go through it.
         if let Some(ranks) = cx.ranks.as_ref().filter(|ranks| !ranks.leads() && cx.post_pass.must_wait(&entry)) {

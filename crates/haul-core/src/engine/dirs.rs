@@ -14,6 +14,7 @@ use crate::tune::Op;
 
 use super::backup::leads_to;
 use super::context::Context;
+use super::planned::first_attributes;
 use super::tries::{retry, retry_each};
 
 /// Nothing but the top of a root, or its own attributes too, with those that are known to differ.
@@ -120,6 +121,7 @@ fn remembered(cx: &Context, mut pending: PendingDir) -> PendingDir {
         && let Ok(mut entry) = cx.source(&pending.parent).stat(&pending.entry.name, cx.planner.keep)
     {
         cx.transform(pending.parent.root, &mut entry);
+        first_attributes(cx, pending.parent.root, &mut entry);
         pending.entry = entry;
     }
     pending

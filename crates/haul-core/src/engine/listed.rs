@@ -11,6 +11,7 @@ use crate::schedule::{DirWork, PendingDir};
 use super::context::Context;
 use super::dirs::{enter_now, fresh_target, top};
 use super::names::push;
+use super::planned::first_attributes;
 use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
@@ -99,6 +100,7 @@ fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Ar
         return Err(Error::new(ErrorKind::NotFound, "list").on(&name).because("is not a directory"));
     }
     cx.transform(parent.root, &mut entry);
+    first_attributes(cx, parent.root, &mut entry);
     let target = if parent.fresh {
         None
     } else {

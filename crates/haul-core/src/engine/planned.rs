@@ -48,7 +48,8 @@ impl Plans {
 }
 
 /// Asks the planner about one name and sorts the answer into the kinds of work there are.
-pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, plans: &mut Plans) {
+pub fn plan_one(cx: &Context, work: &Arc<DirWork>, mut entry: Entry, target: Option<Entry>, plans: &mut Plans) {
+    first_attributes(cx, work.root, &mut entry);
     // With several ranks the one that links the names counts them.
     if cx.job.remove_source && has_names(cx, &entry) && cx.ranks.is_none() {
         cx.post_pass.met(&cx.out, entry.ino);
@@ -187,6 +188,19 @@ fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> Option<crate::Result
             Err(e) => Some(Err(e)),
         }
     })
+}
+
+/// A directory that an earlier source has, too, gets its attributes from there.
+pub fn first_attributes(cx: &Context, root: usize, entry: &mut Entry) {
+    if entry.kind != Kind::Dir {
+        return;
+    }
+    let earlier = cx.job.roots[..root].iter().enumerate().filter(|(_, root)| root.pick.means(&entry.name));
+    let first = earlier.filter_map(|(i, root)| Some((i, retry(|| root.store.stat(&entry.name, cx.planner.keep)).ok()?)));
+    if let Some((i, mut first)) = first.into_iter().find(|(_, first)| first.kind == Kind::Dir) {
+        cx.transform(i, &mut first);
+        *entry = Entry { name: entry.name.clone(), dev: entry.dev, ino: entry.ino, ..first };
+    }
 }
 
 fn plan_check(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, step: Step, plans: &mut Plans) {

@@ -15,6 +15,7 @@ use super::dirs::{fresh_target, top};
 use super::listed;
 use super::merge::list_merged;
 use super::names::{BATCH, admitted, push, selected};
+use super::planned::first_attributes;
 use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
@@ -48,6 +49,7 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
     };
     cx.out.found(entry.kind);
     cx.transform(root, &mut entry);
+    first_attributes(cx, root, &mut entry);
     let looked = || retry(|| cx.target().stat(&name, cx.job.keep));
     let attributes = match cx.out.timed(|times| &mut times.target_listing, looked) {
         Ok(target) => {
