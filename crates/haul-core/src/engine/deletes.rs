@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::{Dir, Entry, Kind, Name, codec};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
 use crate::hint::Hint;
@@ -118,7 +118,30 @@ pub fn count(cx: &Arc<Context>) {
         }
         cx.out.spilled(lock(&cx.post_pass.to_delete).push(&record));
     }
-    cx.post_pass.counted.store(count, Ordering::Relaxed);
+    cx.post_pass.counted.store(count + cx.post_pass.replaced.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Whether a run that deletes removes what stands in the way of an entry of another type. It counts for `--max-delete`; of a share nothing
+/// can be known before all has been counted.
+pub fn gives_way(cx: &Context, target: &Entry) -> Result<bool> {
+    let Some(deletion) = cx.job.deletion else { return Ok(false) };
+    let most = match deletion.most {
+        None => return Ok(true),
+        Some(MaxDelete::Percent(_)) => return Ok(false),
+        Some(MaxDelete::Count(most)) => most,
+    };
+    let mut count = 0;
+    match target.kind {
+        Kind::Dir => would_go(cx, target, &mut |_| count += 1),
+        _ => count = 1,
+    }
+    let before = cx.post_pass.replaced.fetch_add(count, Ordering::Relaxed);
+    if before + count <= most {
+        return Ok(true);
+    }
+    cx.post_pass.replaced.fetch_sub(count, Ordering::Relaxed);
+    let e = Error::new(ErrorKind::Usage, "replace").on(&target.name);
+    Err(e.because(format!("{count} names would be deleted to make room, more than --max-delete allows")))
 }
 
 /// Whether what was counted may go, where that is limited; if not, says so.

@@ -16,7 +16,7 @@ use crate::tune::Op;
 
 use super::backup::back_up_by_rename;
 use super::context::Context;
-use super::deletes::delete_tree;
+use super::deletes::{delete_tree, gives_way};
 use super::planned::{Plans, decide, place, sort_out};
 use super::references::link;
 use super::sources::{Copies, remove_sources};
@@ -122,7 +122,9 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
         return Err(refused().hint("it is kept: it is a mount point, the source, or the journal directory"));
     }
     if target.kind != Kind::Dir {
-        if !cx.job.policy.force && cx.job.backup.is_none() {
+        // Somebody put a device or a pipe there to be written to.
+        let may = cx.job.policy.force || cx.job.backup.is_some();
+        if !may && (target.kind.is_special() || !gives_way(cx, &target)?) {
             return Err(refused().advise(Hint::ReplaceOrKeep));
         }
         if cx.writes() {
@@ -142,7 +144,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
         })
     })?;
     cx.target().forget(&dir);
-    if !empty && !cx.job.policy.force {
+    if !empty && !cx.job.policy.force && !gives_way(cx, &target)? {
         return Err(refused().advise(Hint::ReplaceTree));
     }
     if cx.writes() {

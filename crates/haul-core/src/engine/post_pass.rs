@@ -33,6 +33,8 @@ pub struct PostPass {
     pub matched: AtomicU64,
     /// Names to delete with all below them, once they have been counted.
     pub counted: AtomicU64,
+    /// Names that were deleted because something of another type took their place.
+    pub replaced: AtomicU64,
 }
 
 /// Longer paths first is not enough; a parent sorts before its children, so the reverse is deepest first.
@@ -52,6 +54,7 @@ impl PostPass {
             listed: AtomicU64::new(0),
             matched: AtomicU64::new(0),
             counted: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
         }
     }
 

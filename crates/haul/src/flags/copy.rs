@@ -184,7 +184,7 @@ struct SafetyArgs {
     /// In a Slurm job: requeue the job when its time limit, or --deadline, stops the run
     #[arg(long)]
     requeue: bool,
-    /// Let a file replace a non-empty directory
+    /// Let a file replace a non-empty directory (sync --delete does)
     #[arg(long)]
     force: bool,
     /// Create missing parents of DST

@@ -95,7 +95,7 @@ fn nothing_is_deleted_after_a_failure() {
 
 #[test]
 fn a_failure_to_write_prevents_deletes_too() {
-    let w = World::new("src: f=3 z=1 dst: f/inner=1 old=2");
+    let w = World::new("src: f=3 z=1 dst: f| old=2");
     assert_snapshot!(w.haul("sync --delete src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
@@ -109,17 +109,17 @@ fn a_failure_to_write_prevents_deletes_too() {
     Not deleted: 1 extra name at the destination was kept, because some files could not be listed or copied
 
     Failures:
-      f: replace: it is a file at the source and a directory at the destination
-        try: the directory is not empty; --force replaces it and its contents
+      f: replace: it is a file at the source and a fifo at the destination
+        try: --force replaces it, --backup-dir keeps the old one
 
     Fix the errors and rerun; finished files are skipped:
       haul sync --delete src/ dst
     --- stderr
-    haul: f: replace: it is a file at the source and a directory at the destination
-      try: the directory is not empty; --force replaces it and its contents
+    haul: f: replace: it is a file at the source and a fifo at the destination
+      try: --force replaces it, --backup-dir keeps the old one
     haul: warning: deletes skipped: 1 extra name at the destination was kept, because some files could not be listed or copied
     ");
-    assert_eq!(w.names("dst"), "f/ f/inner old z");
+    assert_eq!(w.names("dst"), "f old z");
 }
 
 #[test]
@@ -231,4 +231,26 @@ fn nothing_is_deleted_for_a_source_that_lists_nothing() {
     let w = World::new("src: x=1 dst: a=1");
     w.haul("sync --delete --exclude=x src/ dst").succeeds();
     assert_eq!(w.names("dst"), "");
+}
+
+#[test]
+fn what_stands_in_the_way_of_another_type_is_deleted_with_delete() {
+    let tree = "s: f=3 l->f d/x=1 new=2 d: f/a=1 f/b/c=2 l/y=3 d=5 extra=1";
+    let w = World::new(tree);
+    w.haul("sync s/ d").ends(23);
+    w.haul("sync -n --delete s/ d").succeeds();
+    assert!(w.has("d/f/b/c") && w.has("d/extra"));
+    // f and all below it, l and y, d, extra: 8.
+    w.haul("sync --delete --max-delete 3 s/ d").ends(23).says("--max-delete");
+    assert!(w.has("d/f/b/c") && w.has("d/extra"));
+    w.haul("sync --delete --max-delete 50% s/ d").ends(23);
+    w.haul("sync --delete --max-delete 8 s/ d").succeeds();
+    w.assert_same("s", "d", What::USUAL);
+    let w = World::new(tree);
+    w.haul("sync -a --delete s/ d").succeeds();
+    w.assert_same("s", "d", What::USUAL);
+    // What the filters protect stays, and so does the directory above it.
+    let w = World::new("s: f=3 d: f/keep=1 f/b=2");
+    w.haul("sync -a --delete --exclude keep s/ d").ends(23);
+    assert_eq!(w.names("d"), "f/ f/keep");
 }
