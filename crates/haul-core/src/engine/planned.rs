@@ -166,7 +166,7 @@ pub fn place(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<&En
             }
         }
     }
-    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy {
+    if target.is_none() && !matches!(entry.kind, Kind::Dir | Kind::Unknown) && cx.job.mode == Mode::Copy {
         let (equal, maybe) = candidates(cx, &entry, &plans.references);
         if !equal.is_empty() {
             return plans.next.effects.push(Effect::Link { entry, step, equal });

@@ -21,7 +21,7 @@ pub fn look_up_all(cx: &Context, work: &DirWork, pairs: &[(Entry, Option<Entry>)
     if cx.job.link_dest.is_empty() {
         return Vec::new();
     }
-    let new = pairs.iter().filter(|(entry, target)| target.is_none() && entry.kind == Kind::File);
+    let new = pairs.iter().filter(|(entry, target)| target.is_none() && entry.kind != Kind::Dir);
     let leaves: Vec<&[u8]> = new.map(|(entry, _)| cx.target_leaf(&entry.name)).collect();
     let found = |store: &dyn Store| {
         let found = look_up(store, &work.dir, &leaves, want, false).into_iter().zip(&leaves);
@@ -45,7 +45,7 @@ pub fn candidates(cx: &Context, entry: &Entry, references: &[References]) -> (Ve
     let mut exact = planner.clone();
     exact.policy.compare = Compare::SizeAndTime;
     for (i, known) in references.iter().enumerate() {
-        let Some(there) = known.get(leaf).filter(|there| there.kind == Kind::File) else { continue };
+        let Some(there) = known.get(leaf).filter(|there| there.kind == entry.kind) else { continue };
         match planner.decide(entry, Some(there)) {
             _ if exact.attributes_differ(entry, there) => {}
             Step { act: Act::Compare, .. } => maybe.push((i, there.clone())),
@@ -66,7 +66,7 @@ pub fn link(cx: &Context, work: &DirWork, entry: &Entry, (tree, there): &Referen
         }
     }
     let mut report = cx.out.report();
-    report.made.files += 1;
+    report.made.add(entry.kind, 1);
     report.hard_links += 1;
     drop(report);
     cx.out.item(Action::HardLink, Why::Same, entry);
