@@ -235,7 +235,10 @@ impl Planner {
             (true, false) => (0o1777, 0o1777),
             (false, false) => (0o777, 0o777),
             (true, true) => {
-                let bits = 0o1777 | when(same_user, 0o4000) | when(group, 0o2000);
+                // Without the group the bit goes to whatever group the directory has, which this user may have to be in.
+                let settable = self.groups.as_ref().is_none_or(|groups| groups.contains(&target.gid));
+                let setgid = if self.keep.has(MetaMask::GROUP) { group } else { settable };
+                let bits = 0o1777 | when(same_user, 0o4000) | when(setgid, 0o2000);
                 (bits, bits)
             }
             (false, true) if self.compares_only && known.has(MetaMask::SETID) => (0o7777, 0o7777),

@@ -246,7 +246,18 @@ pub fn parse_max_delete(text: &str) -> Result<MaxDelete, String> {
     }
 }
 
-/// rsync's `--chmod`: clauses between commas, each octal (`D755`, `F644`) or symbolic (`u+w`, `go=rX`, `Dg+s`).
+/// The same as rsync reads it: a class that takes the permissions of another (`u=g`) loses its special bit.
+pub fn parse_rsync_chmod(text: &str, umask: u32) -> Result<Vec<ModeChange>, String> {
+    let mut changes = parse_chmod(text, umask)?;
+    for change in &mut changes {
+        let Some(copy) = change.copy.filter(|_| change.keep != MODE_BITS) else { continue };
+        let special = [(0o100, 0o4000), (0o010, 0o2000), (0o001, 0o1000)].into_iter().filter(|(bit, _)| copy.to & bit != 0);
+        change.keep &= special.fold(MODE_BITS, |kept, (_, special)| kept & !special);
+    }
+    Ok(changes)
+}
+
+/// Clauses of chmod(1) and of rsync's `--chmod` between commas, each octal (`D755`, `F644`) or symbolic (`u+w`, `go=rX`, `Dg+s`).
 ///
 /// `D` and `F` restrict a clause to directories or to everything else. Where no `u`, `g`, `o` or `a` is
 /// named, `umask` takes bits away, as in chmod(1).

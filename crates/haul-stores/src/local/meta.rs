@@ -254,7 +254,7 @@ fn set_owner(
 }
 
 /// The permission bits that a target is to have: setuid and setgid only where the ownership they speak of is the
-/// source's, and a directory keeps the setgid bit that it inherited unless its group was kept too.
+/// source's, and a directory keeps the setgid bit that it inherited where the group was to be kept and could not.
 fn wanted_mode(entry: &Entry, keep: MetaMask, now: &Now, facts: Option<&Facts>, refused: &mut MetaMask) -> u32 {
     let dir = entry.kind == Kind::Dir;
     if !keep.has(MetaMask::MODE) {
@@ -269,7 +269,8 @@ fn wanted_mode(entry: &Entry, keep: MetaMask, now: &Now, facts: Option<&Facts>, 
     let same_group = facts.is_some_and(|facts| facts.gid == entry.gid);
     let setuid = if same_user { entry.mode & 0o4000 } else { 0 };
     let setgid = match dir {
-        true if same_group && keep.has(MetaMask::GROUP) => entry.mode & 0o2000,
+        // Without the group the bit says only that new files take that of the directory.
+        true if same_group || !keep.has(MetaMask::GROUP) => entry.mode & 0o2000,
         true => inherited,
         false if same_user && same_group => entry.mode & 0o2000,
         false => 0,

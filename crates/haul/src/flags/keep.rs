@@ -5,7 +5,7 @@
 
 use clap::{ArgMatches, Args};
 use haul_core::entry::MetaMask;
-use haul_core::job::Links;
+use haul_core::job::{Links, ModeChange};
 use haul_core::spec::{Attributes, Owner, Principal};
 
 use super::{Environment, Refusal, in_order};
@@ -260,7 +260,14 @@ impl KeepArgs {
         attributes.links.safe = given.get_flag("safe_links");
         attributes.links.keep_dirlinks = given.get_flag("keep_dirlinks");
         for text in given.get_many::<String>("chmod").into_iter().flatten() {
-            attributes.chmod.extend(units::parse_chmod(text, environment.umask).map_err(|reason| format!("--chmod {reason}"))?);
+            attributes.chmod.extend(units::parse_rsync_chmod(text, environment.umask).map_err(|reason| format!("--chmod {reason}"))?);
+        }
+        // Special bits that are asked for by name are set without -p, which would also copy those of the source.
+        let asks = |change: &ModeChange| change.add & 0o6000 != 0;
+        if attributes.keep.has(MetaMask::MODE) && !attributes.keep.has(MetaMask::SETID) && attributes.chmod.iter().any(asks) {
+            let cleared = ModeChange { files: true, dirs: true, keep: 0o1777, add: 0, add_if_exec: 0, copy: None };
+            attributes.chmod.insert(0, cleared);
+            attributes.keep = attributes.keep.with(MetaMask::SETID);
         }
         attributes.owner = given.get_one::<Owner>("chown").cloned();
         attributes.numeric_ids = given.get_flag("numeric_ids");

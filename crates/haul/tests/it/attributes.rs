@@ -304,3 +304,25 @@ fn a_fuse_file_system_that_sets_no_modes_and_owners_gets_the_content() {
         w.assert_same("src", "back/dst", What { mode: 0, ..What::USUAL });
     }
 }
+
+#[test]
+fn special_bits_are_set_as_rsync_sets_them() {
+    let w = World::new("src: f=5 d/g=6 e/");
+    for mode in ["0644", "6711", "2755"] {
+        w.sh(&format!("chmod {mode} src/f src/d src/e"));
+        for chmod in ["", "u=g", "a=g", "Dg+s", "g+s", "u+s", "D2755", "g-s", "u=rwx,g=u,o=g"] {
+            let flag = if chmod.is_empty() { String::new() } else { format!("--chmod={chmod}") };
+            w.haul(&format!("cp -p {flag} src/ ours")).succeeds();
+            w.sh(&format!("rsync -rpt {flag} src/ theirs/"));
+            let modes = |place: &str| w.sh(&format!("cd {place} && stat -c '%n %a' f d e d/g"));
+            assert_eq!(modes("ours"), modes("theirs"), "{mode} {flag}");
+            let again = w.haul(&format!("cp -pv {flag} src/ ours")).succeeds();
+            assert_eq!(again.items(), Vec::<String>::new(), "{mode} {flag}");
+            w.sh("rm -r ours theirs");
+        }
+    }
+    // Without -p bits of the source stay behind, and those that are asked for by name are set.
+    w.sh("chmod 6755 src/f src/d");
+    w.haul("cp --chmod=Dg+s src/ ours").succeeds();
+    assert_eq!(w.sh("cd ours && stat -c %a f d e"), "755\n2755\n3777\n");
+}
