@@ -246,6 +246,20 @@ pub fn parse_max_delete(text: &str) -> Result<MaxDelete, String> {
     }
 }
 
+/// `--max-size` and `--min-size`, as in rsync: a number alone counts bytes, and `-1` or `+1` at the end is one byte less or more.
+pub fn parse_size_limit(text: &str) -> Result<u64, String> {
+    let (size, change) = match (text.strip_suffix("-1"), text.strip_suffix("+1")) {
+        (Some(size), _) => (size, -1),
+        (_, Some(size)) => (size, 1),
+        _ => (text, 0),
+    };
+    let size = match size.parse::<u64>() {
+        Ok(size) => size,
+        Err(_) => parse_size(size)?,
+    };
+    size.checked_add_signed(change).ok_or_else(|| "the size is out of range".to_string())
+}
+
 /// The same as rsync reads it: a class that takes the permissions of another (`u=g`) loses its special bit.
 pub fn parse_rsync_chmod(text: &str, umask: u32) -> Result<Vec<ModeChange>, String> {
     let mut changes = parse_chmod(text, umask)?;

@@ -33,11 +33,11 @@ pub struct SelectArgs {
     /// Read --exclude patterns from FILE, one per line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     exclude_from: Vec<OsString>,
-    /// Skip files smaller than SIZE (10M is 10 MiB, 10MB is 10,000,000 bytes)
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    /// Skip files smaller than SIZE (10M is 10 MiB, 10MB is 10,000,000 bytes, 1000 is 1,000 bytes)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size_limit)]
     min_size: Option<u64>,
-    /// Skip files larger than SIZE
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    /// Skip files larger than SIZE (10K-1: of 10 KiB or more)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size_limit)]
     max_size: Option<u64>,
     /// Select only files modified after WHEN: 7d (ago), 2026-01-31, 2026-01-31T08:00, 08:00
     #[arg(long, value_name = "WHEN", value_parser = units::parse_when)]
