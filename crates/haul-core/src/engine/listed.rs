@@ -58,13 +58,16 @@ pub fn feed(cx: &Arc<Context>, root: usize, paths: impl Iterator<Item = Result<V
         }
         let entered = above[shared..].iter().try_for_each(|part| {
             let parent = open.last().expect("the top stays").clone();
-            let work = step_into(cx, &parent, part)?;
+            let work = step_into(cx, &parent, part).map_err(Some)?.ok_or(None)?;
             open.push(work);
-            Ok::<_, Error>(())
+            Ok::<_, Option<Error>>(())
         });
-        if let Err(e) = entered {
-            cx.out.fail(&e, Kind::Dir);
-            continue;
+        match entered {
+            Ok(()) => {}
+            Err(e) => {
+                e.iter().for_each(|e| cx.out.fail(e, Kind::Dir));
+                continue;
+            }
         }
         let work = open.last().expect("the top stays").clone();
         let entry = Entry::bare(Name::new(&work.dir, leaf), Kind::Unknown);
@@ -92,8 +95,8 @@ fn is_below(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// A directory on the way to a listed name; it stays open until the list has passed it.
-fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Arc<DirWork>> {
+/// A directory on the way to a listed name; it stays open until the list has passed it. `None` where nothing new is made.
+fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Option<Arc<DirWork>>> {
     let name = Name::new(&parent.dir, leaf);
     let mut entry = retry(|| cx.source(parent).stat(&name, cx.planner.keep)).map_err(|e| e.on(&name))?;
     if entry.kind != Kind::Dir {
@@ -111,9 +114,12 @@ fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Ar
         }
     };
     let exists = target.as_ref().is_some_and(|t| t.kind == Kind::Dir);
+    if !exists && cx.planner.policy.existing {
+        return Ok(None);
+    }
     let differ = target.as_ref().map(|t| cx.planner.differing(&entry, t));
     let attributes = differ.is_none_or(|differ| !differ.is_empty());
     let differ = differ.unwrap_or_default();
     let pending = PendingDir { parent: parent.clone(), entry, make: !exists, fresh: !exists, attributes, differ, closed: true };
-    enter_now(cx, pending)
+    enter_now(cx, pending).map(Some)
 }

@@ -1,17 +1,19 @@
 //! Lists that come from files: filter rules, and the names of `--files-from`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_core::entry::show;
+use haul_core::entry::{Dir, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::{Filter, Verdict};
 use haul_core::job::{Listed, Pick};
 use haul_core::spill::Sorter;
+use haul_core::store::{Flow, Store};
 use haul_stores::local::trusted;
 use rustix::fs::OFlags;
 
@@ -53,30 +55,102 @@ fn by_parts(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(key).cmp(b.iter().map(key))
 }
 
-/// The names of `--files-from`, relative to the source, sorted and each once, whatever their number. All of the source where listed
-/// directories are entered and `.` is one of them.
-pub fn listed(input: &Input, zero: bool, enters: bool, spill: &Path) -> Result<Pick> {
+/// Directories in front of `/./` in one list at the most: each is opened as a source.
+const MOST_BASES: usize = 64;
+
+/// The names of `--files-from`, sorted and each once, whatever their number: by the directory below the source that they are relative
+/// to, which is in front of `/./` in their lines.
+#[derive(Default)]
+pub struct Names(BTreeMap<Vec<u8>, Group>);
+
+/// Names relative to one directory.
+struct Group {
+    paths: Sorter,
+    /// Directories whose immediate entries are meant, which are written with a slash at the end.
+    entries_of: Vec<Vec<u8>>,
+    /// All of the directory: where listed directories are entered and it is one of them.
+    is_all: bool,
+}
+
+/// Reads the list. `enters`: listed directories are meant with all below them.
+pub fn listed(input: &Input, zero: bool, enters: bool, spill: &Path) -> Result<Names> {
     let mut from = open(input)?;
-    let mut sorter = Sorter::new(spill, 8 << 20, by_parts).dedup();
+    let mut names = Names::default();
     let end = if zero { 0 } else { b'\n' };
-    let (mut line, mut is_all) = (Vec::new(), false);
+    let (mut line, mut is_first) = (Vec::new(), true);
     loop {
         line.clear();
         if from.read_until(end, &mut line).map_err(|e| Error::io(e, "read list"))? == 0 {
             break;
         }
-        if line.last() == Some(&end) {
-            line.pop();
+        let mut text = line.strip_suffix(&[end]).unwrap_or(&line);
+        if !zero {
+            text = text.strip_suffix(b"\r").unwrap_or(text);
+            if std::mem::take(&mut is_first) {
+                // Editors on Windows write it.
+                text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+            }
+            if matches!(text, [] | [b'#' | b';', ..]) {
+                continue;
+            }
         }
-        if !zero && (line.is_empty() || line[0] == b'#' || line[0] == b';') {
-            continue;
+        let relative = text.strip_prefix(b"./").unwrap_or(text);
+        let cut = relative.windows(3).position(|part| part == b"/./");
+        let (base, rest) = cut.map_or((&b""[..], relative), |at| (&relative[..at], &relative[at + 3..]));
+        let base = clean(base)?.unwrap_or_default();
+        if !names.0.contains_key(&base) && names.0.len() > MOST_BASES {
+            let e = Error::new(ErrorKind::Usage, "--files-from").because(format!("more than {MOST_BASES} directories are in front of /./"));
+            return Err(e.hint("name a source for each, or copy them one by one"));
         }
-        match clean(&line)? {
-            Some(path) => sorter.push(&path).map_err(|e| Error::io(e, "sort list"))?,
-            None => is_all |= enters && !line.is_empty(),
+        let group = names.0.entry(base).or_insert_with(|| Group {
+            paths: Sorter::new(spill, 8 << 20, by_parts).dedup(),
+            entries_of: Vec::new(),
+            is_all: false,
+        });
+        let path = clean(rest)?;
+        let has_slash = text.ends_with(b"/") || text.ends_with(b"/.");
+        match &path {
+            None if text.is_empty() => continue,
+            None if enters => group.is_all = true,
+            None => group.entries_of.push(Vec::new()),
+            Some(path) if has_slash && !enters => group.entries_of.push(path.clone()),
+            Some(_) => {}
+        }
+        if let Some(path) = path {
+            group.paths.push(&path).map_err(|e| Error::io(e, "sort list"))?;
         }
     }
-    if is_all { Ok(Pick::Contents) } else { finished(sorter) }
+    Ok(names)
+}
+
+impl Names {
+    /// The directories below the source that the names are relative to, but for the source itself.
+    pub fn bases(&self) -> Vec<Vec<u8>> {
+        self.0.keys().filter(|base| !base.is_empty()).cloned().collect()
+    }
+
+    /// The names that are relative to `base`, which `store` has opened.
+    pub fn pick(&mut self, base: &[u8], store: &dyn Store, spill: &Path) -> Result<Pick> {
+        let Some(mut group) = self.0.remove(base) else { return Paths::new(spill).pick() };
+        if group.is_all {
+            return Ok(Pick::Contents);
+        }
+        for path in &group.entries_of {
+            let dir = path.split(|b| *b == b'/').filter(|part| !part.is_empty()).fold(Dir::root(), |dir, part| dir.child(part));
+            let mut trouble = Ok(());
+            let listed = store.list(&dir, &mut |found| {
+                trouble = found.and_then(|entry| group.paths.push(&entry.name.path()).map_err(|e| Error::io(e, "sort list")));
+                if trouble.is_ok() { Flow::Go } else { Flow::Stop }
+            });
+            trouble?;
+            match listed {
+                // It is reported as a name that is not there, or is a file.
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Changed | ErrorKind::Vanished) => {}
+                listed => listed?,
+            }
+        }
+        finished(group.paths)
+    }
 }
 
 /// The addresses of a list that has no base: what `haul cp --files-from LIST DST` copies.

@@ -79,7 +79,8 @@ fn follows(ranks: Option<&Ranks>) -> bool {
 }
 
 fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
-    let conduct = Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true, follows: follows(ranks) };
+    let conduct =
+        Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true, together: ranks.is_some(), follows: follows(ranks) };
     let batch = batch::Batch::of(flags.batch)?;
     let with_journal = ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
     let mut prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
@@ -162,7 +163,8 @@ pub fn check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Exit
 fn run_check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
     let batch = batch::Batch::of(flags.batch)?;
     ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
-    let mut prepared = resolve(&flags.spec, Conduct { follows: follows(ranks), ..Conduct::default() }, &flags.connect, global)?;
+    let mut prepared =
+        resolve(&flags.spec, Conduct { together: ranks.is_some(), follows: follows(ranks), ..Conduct::default() }, &flags.connect, global)?;
     batch.bound(&mut prepared.job, &mut prepared.notes);
     let nul_separated = flags.spec.selection.nul_separated;
     let options = run::RenderChoice {

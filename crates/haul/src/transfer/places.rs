@@ -47,6 +47,8 @@ pub struct Asked<'a> {
     pub make_path: bool,
     /// With `--files-from` the source is a base, whatever its slash.
     pub listed: bool,
+    /// Directories below the source that are sources themselves, of names in `--files-from`.
+    pub bases: &'a [Vec<u8>],
     pub filter: &'a Filter,
     /// The destination only takes bytes.
     pub outlet: Option<&'a Outlet>,
@@ -329,10 +331,18 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                     }
                 }
             }
-            Ok(None) => match source(location, asked) {
-                Ok(source) => sources.push(source),
-                Err(e) => missing.push(e),
-            },
+            Ok(None) => {
+                let below = asked.bases.iter().map(|base| {
+                    let path = [&location.path[..], if location.path.is_empty() { b"" } else { b"/" }, base].concat();
+                    Location { path, ..location.clone() }
+                });
+                for location in [location.clone()].into_iter().chain(below) {
+                    match source(&location, asked) {
+                        Ok(source) => sources.push(source),
+                        Err(e) => missing.push(e),
+                    }
+                }
+            }
             Err(e) => missing.push(e),
         }
     }

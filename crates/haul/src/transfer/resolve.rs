@@ -44,6 +44,8 @@ pub struct Conduct {
     pub itemized: bool,
     /// Refuse what would destroy a source.
     pub guarded: bool,
+    /// One of several ranks.
+    pub together: bool,
     /// For a rank that follows another, which alone reads lists of names.
     pub follows: bool,
 }
@@ -107,11 +109,17 @@ fn open(
     // What can be wrong with the arguments alone is reported before anything is created.
     let filter = lists::filter(&selection.filters, selection.nul_separated)?;
     let input = selection.files_from.as_ref();
+    let spill = std::env::temp_dir();
     let listed = |input| match conduct.follows {
-        true => lists::Paths::new(&std::env::temp_dir()).pick(),
-        false => lists::listed(input, selection.nul_separated, selection.recurse_listed, &std::env::temp_dir()),
+        true => Ok(lists::Names::default()),
+        false => lists::listed(input, selection.nul_separated, selection.recurse_listed, &spill),
     };
-    let listed = input.map(listed).transpose()?;
+    let mut listed = input.map(listed).transpose()?;
+    let bases = listed.as_ref().map(lists::Names::bases).unwrap_or_default();
+    if conduct.together && !bases.is_empty() {
+        let e = Error::new(ErrorKind::Usage, "--files-from").because("several processes cannot share a list with /./ in it");
+        return Err(e.hint("name that directory as the source"));
+    }
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         destination::below(b"", dir)?;
     }
@@ -147,6 +155,7 @@ fn open(
         is_check,
         make_path: safety.make_path,
         listed: input.is_some(),
+        bases: &bases,
         filter: &filter,
         outlet: outlet.as_ref(),
         reads_specials: outlet.is_some() || !(is_check || attributes.links.specials || safety.remove_source),
@@ -166,8 +175,11 @@ fn open(
     let of_objects: s3::Flags = asked.hosts.access().get();
     let onto_itself = (of_objects.version_id.is_some() || of_objects.wishes()) && spec.deletion.is_none() && !spec.safety.remove_source;
     let avoid = if conduct.guarded { guard::check(&places, &asked, onto_itself)? } else { Vec::new() };
-    if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
-        root.pick = listed;
+    if let Some(listed) = &mut listed {
+        let bases = [Vec::new()].into_iter().chain(bases.iter().cloned());
+        for (root, base) in places.roots.iter_mut().zip(bases) {
+            root.pick = listed.pick(&base, &*root.store, &spill)?;
+        }
     }
     let (link_dest, mut notes) = link_dest::link_dest(&safety.link_dest, &places, &asked)?;
     let owner = owner(spec, &*places.target, conduct.dry)?;

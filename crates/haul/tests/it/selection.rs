@@ -456,3 +456,91 @@ fn nothing_is_made_on_the_way_to_a_listed_name_that_is_excluded() {
     w.haul("cp -r --files-from list --exclude */ src/ dst").succeeds();
     assert_eq!(w.names("dst"), "a/ a/b/ a/b/f");
 }
+
+/// Lists and options with which rsync and haul are to make the same tree.
+#[test]
+fn listed_names_mean_what_they_mean_to_rsync() {
+    let w = World::new("s: f=1 sub/g=2 sub/h=3 sub/deep/i=4 sub/deep/er/j=5 x/y/z=6 x/y/w=7 a/b/c/k=8 a/b/l=9 e/m=10");
+    let lists = [
+        "sub",
+        "sub/",
+        "sub/.",
+        ".",
+        "./",
+        "x/./y/z",
+        "x/./y",
+        "x/./y/",
+        "sub/ sub/deep/i",
+        "sub/ sub/deep/",
+        "sub sub/g",
+        "./sub/",
+        "sub//",
+        "x/./y/z x/y/w",
+        "./x/./y/z",
+        "/./f",
+        "x/y/.",
+        "a/./b/./l",
+        "f\r sub/g\r",
+        "a/b/ e f",
+        "a/b/c/k f sub/g",
+        "none/ f",
+        "f/",
+    ];
+    for flags in ["", "-r", "--existing", "--exclude=a", "-r --exclude=b"] {
+        for list in lists {
+            w.write("list", list.replace(' ', "\n") + "\n");
+            w.sh("rm -rf ours theirs; mkdir -p ours/a ours/sub; touch -d @1 ours/sub/g; cp -a ours theirs");
+            let theirs = w.sh(&format!("rsync -lpt {flags} --files-from=list s/ theirs/ 2>&1 || true"));
+            w.haul(&format!("cp {flags} --files-from list s ours")).run();
+            assert_eq!(w.names("ours"), w.names("theirs"), "{flags} {list:?}: {theirs}");
+        }
+    }
+    w.write("list", "\u{feff}f\r\nsub/g\r\n");
+    w.haul("cp --files-from list s bom").succeeds();
+    assert_eq!(w.names("bom"), "f sub/ sub/g");
+}
+
+#[test]
+fn size_limits_are_read_as_rsync_reads_them() {
+    let w = World::new("s: a=999 b=1000 c=1001 d=10239 e=10240 f=10241");
+    for limit in ["--max-size=1000", "--max-size=10K-1", "--max-size=10K", "--min-size=1000+1", "--min-size=10K", "--max-size=1000-1"] {
+        w.haul(&format!("cp {limit} s/ ours")).succeeds();
+        w.sh(&format!("rsync -rt {limit} s/ theirs/"));
+        assert_eq!(w.names("ours"), w.names("theirs"), "{limit}");
+        w.sh("rm -r ours theirs");
+    }
+}
+
+#[test]
+fn several_sources_give_a_directory_the_attributes_of_the_first() {
+    for command in ["cp -a one/ two/ x", "cp -a one/d two/d x"] {
+        let w = World::new("one: d/a=1 d/deep/b=2 two: d/c=3 d/deep/e=4");
+        w.sh("chmod 700 one one/d; chmod 555 one/d/deep; chmod 755 two two/d two/d/deep");
+        for (name, seconds) in [("one/d/deep", 100), ("one/d", 200), ("one", 300), ("two/d/deep", 400), ("two/d", 500), ("two", 600)] {
+            w.sh(&format!("touch -d @{seconds} {name}"));
+        }
+        for _ in 0..2 {
+            w.haul(command).succeeds();
+            assert_eq!(w.sh("cd x && stat -c '%n %a %Y' d d/deep"), "d 700 200\nd/deep 555 100\n", "{command}");
+            assert_eq!(w.names("x"), "d/ d/a d/c d/deep/ d/deep/b d/deep/e", "{command}");
+        }
+        if command.contains("one/ ") {
+            assert_eq!(w.sh("stat -c '%a %Y' x"), "700 300\n");
+        }
+    }
+}
+
+#[test]
+fn link_dest_links_symlinks_and_special_files_too() {
+    let w = World::new("src: f=5 l->f p| other->f");
+    w.sh("cp -a src monday; ln -sfn elsewhere monday/other");
+    w.haul("cp -a --link-dest ../monday src/ ours").succeeds();
+    w.sh("rsync -aHAXS --link-dest=../monday src/ theirs/");
+    for name in ["f", "l", "p", "other"] {
+        let shared = |copy: &str| w.inode(format!("{copy}/{name}")) == w.inode(format!("monday/{name}"));
+        assert_eq!(shared("ours"), shared("theirs"), "{name}");
+    }
+    w.assert_same("src", "ours", What { hard_links: false, ..What::ALL });
+    let summary = w.haul("cp -an --link-dest ../monday src/ new").succeeds();
+    assert!(summary.out.contains("as hard links"), "{}", summary.out);
+}
