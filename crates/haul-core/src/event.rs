@@ -64,17 +64,17 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
     New,
-    Size,
-    SizeAndTime,
-    Time,
-    Content,
+    /// With the attributes that differ beside it, as in the next four.
+    Size(MetaMask),
+    Time(MetaMask),
+    Content(MetaMask),
     Type,
     /// A symlink that points elsewhere, a device with another number.
-    Target,
+    Target(MetaMask),
     /// With those that differ; none where that is not known.
     Attributes(MetaMask),
     /// Everything is copied, whether or not it differs.
-    Forced,
+    Forced(MetaMask),
     Same,
     /// The destination is newer.
     Newer,
@@ -113,13 +113,13 @@ impl Why {
     pub fn word(self) -> &'static str {
         match self {
             Why::New => "new",
-            Why::Size | Why::SizeAndTime => "size",
-            Why::Time => "time",
-            Why::Content => "content",
+            Why::Size(_) => "size",
+            Why::Time(_) => "time",
+            Why::Content(_) => "content",
             Why::Type => "type",
-            Why::Target => "target",
+            Why::Target(_) => "target",
             Why::Attributes(_) => "attributes",
-            Why::Forced => "forced",
+            Why::Forced(_) => "forced",
             Why::Same => "same",
             Why::Newer => "newer",
             Why::Policy => "policy",

@@ -156,7 +156,7 @@ impl Planner {
                     _ => true,
                 };
                 match self.differing(source, target) {
-                    _ if !same => step(Act::Node { replace: true }, Why::Target),
+                    differ if !same => step(Act::Node { replace: true }, Why::Target(differ)),
                     MetaMask::NONE => step(Act::Keep, Why::Same),
                     differ => step(Act::SetMeta, Why::Attributes(differ)),
                 }
@@ -188,12 +188,13 @@ impl Planner {
             true => target.mtime >= source.mtime || (target.version != 0 && target.version == source.version),
             false => self.same_time(source.mtime, target.mtime),
         };
+        let differ = self.differing(source, target);
         match self.policy.compare {
-            Compare::Never => step(replace, Why::Forced),
-            _ if !sized => step(replace, if timed { Why::Size } else { Why::SizeAndTime }),
-            Compare::Content => step(Act::Compare, Why::Content),
-            Compare::SizeAndTime if !timed => step(replace, Why::Time),
-            _ => match self.differing(source, target) {
+            Compare::Never => step(replace, Why::Forced(differ)),
+            _ if !sized => step(replace, Why::Size(differ)),
+            Compare::Content => step(Act::Compare, Why::Content(differ)),
+            Compare::SizeAndTime if !timed => step(replace, Why::Time(differ)),
+            _ => match differ {
                 MetaMask::NONE => step(Act::Keep, Why::Same),
                 differ => step(Act::SetMeta, Why::Attributes(differ)),
             },

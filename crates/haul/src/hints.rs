@@ -46,13 +46,13 @@ pub fn skipped(skipped: &Skipped) -> String {
 pub fn why(why: Why) -> Cow<'static, str> {
     let words = match why {
         Why::New => "missing at destination",
-        Why::Size | Why::SizeAndTime => "size differs",
-        Why::Time => "time differs",
-        Why::Content => "content differs",
+        Why::Size(_) => "size differs",
+        Why::Time(_) => "time differs",
+        Why::Content(_) => "content differs",
         Why::Type => "type differs",
-        Why::Target => "link target differs",
+        Why::Target(_) => "link target differs",
         Why::Attributes(_) => "attributes differ",
-        Why::Forced => "forced by -I",
+        Why::Forced(_) => "forced by -I",
         Why::Same => "same",
         Why::Newer => "the destination is newer",
         Why::Policy => "skipped by --existing or --ignore-existing",

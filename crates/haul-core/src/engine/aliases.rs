@@ -1,6 +1,6 @@
 //! Further names of files, met on the way: what waits to be linked.
 
-use crate::entry::{Dir, Entry, Kind, Name, codec};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name, codec};
 use crate::event::{Action, Why};
 use crate::plan::Act;
 use crate::schedule::DirWork;
@@ -68,7 +68,11 @@ pub fn link(cx: &Context, work: &DirWork, leader: &[u8], entry: &Entry, target: 
                 cx.out.report().kept.add(entry.kind, 1);
                 cx.out.keep(Why::Same, entry);
             }
-            _ => linked(cx, entry),
+            _ => {
+                let mut entry = entry.clone();
+                entry.target = Some(leader.into());
+                linked(cx, &entry, target.map_or(Why::SameFile, |target| differing(cx, &entry, target)));
+            }
         };
     }
     cx.out.spilled(lock(&cx.post_pass.links).push(&pair(leader, &Alias::encode(work, entry))));
@@ -93,11 +97,20 @@ fn would_move(cx: &Context, entry: &Entry, target: &Entry) -> bool {
     matches!(cx.planner.decide(entry, Some(target)).act, Act::File { .. })
 }
 
-pub fn linked(cx: &Context, entry: &Entry) {
+/// What is different about a name that becomes another name of a file.
+pub fn differing(cx: &Context, entry: &Entry, target: &Entry) -> Why {
+    match cx.planner.decide(entry, Some(target)).why {
+        why @ (Why::Size(_) | Why::Time(_) | Why::Content(_) | Why::Attributes(_)) => why,
+        _ => Why::Attributes(MetaMask::NONE),
+    }
+}
+
+/// `entry` has the first name of the file as its target.
+pub fn linked(cx: &Context, entry: &Entry, why: Why) {
     {
         let mut report = cx.out.report();
         report.made.add(entry.kind, 1);
         report.hard_links += 1;
     }
-    cx.out.item(Action::HardLink, Why::SameFile, entry);
+    cx.out.item(Action::HardLink, why, entry);
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::plan::Compare;
 
-use super::aliases::{Alias, is_by_itself, is_one_file, linked, pair, unpair};
+use super::aliases::{Alias, differing, is_by_itself, is_one_file, linked, pair, unpair};
 use super::backup::back_up;
 use super::context::Context;
 use super::look::copy_one;
@@ -114,7 +114,10 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
     };
     let entry = Entry::bare(name.clone(), kind);
     match made {
-        Ok(true) => linked(cx, &entry),
+        Ok(true) => {
+            entry.target = Some(leader.into());
+            linked(cx, &entry, there.as_ref().map_or(Why::SameFile, |there| differing(cx, &alias.entry, there)));
+        }
         Ok(false) => {
             cx.out.report().kept.add(kind, 1);
             cx.out.keep(Why::Same, &entry);

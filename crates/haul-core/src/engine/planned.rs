@@ -268,7 +268,12 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
         // Its source goes too, but not on the word of size and time: the content is compared first.
         Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.kind == Kind::File => {
             cx.out.planned(&entry);
-            plans.next.large.push(OpenFile::new(&cx.job, work, entry, Step { act: Act::Compare, why: Why::Content }));
+            plans.next.large.push(OpenFile::new(
+                &cx.job,
+                work,
+                entry,
+                Step { act: Act::Compare, why: Why::Content(step.why.attributes()) },
+            ));
         }
         // A link or a special file is all that its entry says.
         Act::Keep if removes_equal(cx, step) => {

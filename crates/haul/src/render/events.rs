@@ -63,7 +63,10 @@ impl Renderer {
             }
         } else if options.json || options.quiet {
         } else if options.itemize {
-            self.line(state, &lines::itemised(action, why, entry));
+            // rsync does not itemize what it passes over, nor what it links to a reference tree.
+            if action != Action::Skip && (action, why) != (Action::HardLink, Why::Same) {
+                self.line(state, &lines::itemised(action, why, entry, options.no_times));
+            }
         } else if options.dry || options.verbose > 1 {
             self.line(state, &lines::explained(action, why, entry));
         } else if options.verbose > 0 || differs {

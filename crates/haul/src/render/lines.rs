@@ -134,12 +134,17 @@ pub fn path(entry: &Entry) -> String {
 
 /// `create      a/b`, for -v.
 pub fn done(action: Action, entry: &Entry) -> String {
-    format!("{:<10}  {}{}", action.word(), path(entry), points_to(entry))
+    format!("{:<10}  {}{}", action.word(), path(entry), leads_to(action, entry))
 }
 
 /// `create      not at the destination    a/b`, for -n and -vv: what, why and to whom, the columns aligned.
 pub fn explained(action: Action, why: Why, entry: &Entry) -> String {
-    format!("{:<10}  {:<24}  {}{}", action.word(), hints::why(why), path(entry), points_to(entry))
+    format!("{:<10}  {:<24}  {}{}", action.word(), hints::why(why), path(entry), leads_to(action, entry))
+}
+
+/// Only -i names the first name of a hard link.
+fn leads_to(action: Action, entry: &Entry) -> String {
+    if action == Action::HardLink { String::new() } else { points_to(entry) }
 }
 
 fn points_to(entry: &Entry) -> String {
@@ -155,8 +160,8 @@ fn letters(differ: MetaMask) -> String {
 }
 
 /// rsync's `--itemize-changes`: `YXcstpoguax path`. What an event does not say is `?`, as rsync writes it
-/// for what an older peer does not tell.
-pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
+/// for what an older peer does not tell. `no_times`: the time of what is written is that of the run.
+pub fn itemised(action: Action, why: Why, entry: &Entry, no_times: bool) -> String {
     let letter = match entry.kind {
         Kind::Dir => 'd',
         Kind::Link => 'L',
@@ -165,14 +170,20 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
         Kind::File | Kind::Unknown => 'f',
     };
     const NEW: &str = "+++++++++";
+    let written = !matches!(action, Action::SetMeta | Action::Differs);
+    let first = |first: &str, differ| {
+        let rest = &letters(differ)[2..];
+        first.to_string() + &if no_times && written { format!("T{}", &rest[1..]) } else { rest.to_string() }
+    };
     let moved = match why {
-        Why::Size => ".s.......".into(),
-        Why::SizeAndTime => ".st......".into(),
-        Why::Time => "..t......".into(),
-        Why::Content | Why::Target => "c........".into(),
+        Why::Size(differ) => first(".s", differ),
+        Why::Time(differ) => first("..", differ.with(MetaMask::MTIME)),
+        Why::Content(differ) | Why::Target(differ) => first("c.", differ),
+        Why::Forced(differ) => first("..", differ),
         Why::Unfinished => ".??......".into(),
-        Why::Forced | Why::Same | Why::Newer | Why::Policy | Why::NotAsked => ".........".into(),
+        Why::Same | Why::Newer | Why::Policy | Why::NotAsked => ".........".into(),
         Why::Attributes(differ) if !differ.is_empty() => letters(differ),
+        Why::Attributes(_) if action == Action::HardLink => "         ".into(),
         Why::Attributes(_) | Why::Options(_) => "..????.??".into(),
         Why::New | Why::Type | Why::Extra | Why::Shadowed | Why::SameFile => NEW.to_string(),
     };
@@ -184,7 +195,8 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
         Action::Replace if entry.kind != Kind::File => format!("c{letter}{moved}"),
         Action::Replace | Action::Differs if !matches!(why, Why::Attributes(_)) => format!(">{letter}{moved}"),
         Action::Replace | Action::Differs | Action::SetMeta => format!(".{letter}{moved}"),
-        Action::HardLink | Action::Rename => format!("h{letter}{NEW}"),
+        Action::HardLink => return format!("h{letter}{moved} {}{}", path(entry), points_to(entry).replacen(" -> ", " => ", 1)),
+        Action::Rename => format!("h{letter}{NEW}"),
         Action::Keep | Action::Skip => format!(".{letter}         "),
     };
     format!("{code} {}{}", path(entry), points_to(entry))
@@ -286,16 +298,16 @@ mod tests {
             (A::Create, Why::New, Kind::File, ">f+++++++++ a/b"),
             (A::MakeDir, Why::New, Kind::Dir, "cd+++++++++ a/b/"),
             (A::Link, Why::New, Kind::Link, "cL+++++++++ a/b"),
-            (A::Link, Why::Target, Kind::Link, "cLc........ a/b"),
+            (A::Link, Why::Target(MetaMask::NONE), Kind::Link, "cLc........ a/b"),
             (A::Special, Why::New, Kind::Fifo, "cS+++++++++ a/b"),
             (A::Special, Why::New, Kind::Block, "cD+++++++++ a/b"),
             (A::HardLink, Why::SameFile, Kind::File, "hf+++++++++ a/b"),
-            (A::Replace, Why::Size, Kind::File, ">f.s....... a/b"),
-            (A::Replace, Why::SizeAndTime, Kind::File, ">f.st...... a/b"),
-            (A::Replace, Why::Time, Kind::File, ">f..t...... a/b"),
-            (A::Replace, Why::Content, Kind::File, ">fc........ a/b"),
+            (A::Replace, Why::Size(MetaMask::NONE), Kind::File, ">f.s....... a/b"),
+            (A::Replace, Why::Size(MetaMask::MTIME.with(MetaMask::MODE)), Kind::File, ">f.stp..... a/b"),
+            (A::Replace, Why::Time(MetaMask::NONE), Kind::File, ">f..t...... a/b"),
+            (A::Replace, Why::Content(MetaMask::NONE), Kind::File, ">fc........ a/b"),
             (A::Replace, Why::Type, Kind::File, ">f+++++++++ a/b"),
-            (A::Replace, Why::Forced, Kind::File, ">f......... a/b"),
+            (A::Replace, Why::Forced(MetaMask::NONE), Kind::File, ">f......... a/b"),
             (A::Replace, Why::Unfinished, Kind::File, ">f.??...... a/b"),
             (A::Replace, Why::Type, Kind::Dir, "cd+++++++++ a/b/"),
             (A::SetMeta, Why::Attributes(MetaMask::NONE), Kind::File, ".f..????.?? a/b"),
@@ -307,16 +319,18 @@ mod tests {
             (A::Keep, Why::Same, Kind::File, ".f          a/b"),
             (A::Missing, Why::New, Kind::File, ">f+++++++++ a/b"),
             (A::Missing, Why::New, Kind::Dir, "cd+++++++++ a/b/"),
-            (A::Differs, Why::Content, Kind::File, ">fc........ a/b"),
+            (A::Differs, Why::Content(MetaMask::NONE), Kind::File, ">fc........ a/b"),
             (A::Differs, Why::Attributes(MetaMask::MODE), Kind::File, ".f...p..... a/b"),
             (A::Extra, Why::Extra, Kind::File, "*deleting   a/b"),
         ];
         for (action, why, kind, line) in table {
-            assert_eq!(itemised(action, why, &entry("a/b", kind)), line, "{action:?} {why:?} {kind:?}");
+            assert_eq!(itemised(action, why, &entry("a/b", kind), false), line, "{action:?} {why:?} {kind:?}");
         }
         let mut link = entry("l", Kind::Link);
         link.target = Some(b"x\x1b".as_slice().into());
-        assert_eq!(itemised(A::Link, Why::New, &link), "cL+++++++++ l -> x\\x1b");
+        assert_eq!(itemised(A::Link, Why::New, &link, false), "cL+++++++++ l -> x\\x1b");
+        assert_eq!(itemised(A::HardLink, Why::SameFile, &link, false), "hL+++++++++ l => x\\x1b");
+        assert_eq!(itemised(A::Replace, Why::Size(MetaMask::NONE), &entry("a", Kind::File), true), ">f.sT...... a");
     }
 
     #[test]
@@ -326,7 +340,7 @@ mod tests {
         let lines = [
             explained(Action::Create, Why::New, &entry("a/b", Kind::File)),
             explained(Action::SetMeta, Why::Attributes(MetaMask::NONE), &entry("", Kind::Dir)),
-            explained(Action::Replace, Why::Size, &hostile),
+            explained(Action::Replace, Why::Size(MetaMask::NONE), &hostile),
             done(Action::MakeDir, &entry("a", Kind::Dir)),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"

@@ -65,6 +65,8 @@ pub struct Options {
     pub verbose: u8,
     /// `-i`.
     pub itemize: bool,
+    /// Modification times are not preserved.
+    pub no_times: bool,
     pub json: bool,
     pub dry: bool,
     /// `--stat`.
@@ -104,6 +106,7 @@ impl Default for Options {
             quiet: false,
             verbose: 0,
             itemize: false,
+            no_times: false,
             json: false,
             dry: false,
             stat: false,

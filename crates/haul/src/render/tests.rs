@@ -232,7 +232,7 @@ fn check_lists_differences_and_on_request_names_alone() {
     let differences = |run: &Run| {
         run.item(Action::Missing, Why::New, "a/b", Kind::File);
         run.item(Action::Extra, Why::Extra, "x", Kind::Dir);
-        run.item(Action::Differs, Why::Size, "y", Kind::File);
+        run.item(Action::Differs, Why::Size(MetaMask::NONE), "y", Kind::File);
         run.renderer.on(&Event::Finished(&copied()));
     };
     let lines = run(Options { mode: Mode::Check, ..Options::default() });

@@ -18,6 +18,7 @@ mod run;
 mod sentence;
 mod workers;
 
+use haul_core::entry::MetaMask;
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;
 use haul_core::job::Mode;
@@ -88,6 +89,7 @@ fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result
         dry: flags.dry,
         output: &flags.output,
         names: None,
+        no_times: !flags.spec.attributes.keep.has(MetaMask::MTIME),
         lists: Vec::new(),
         zero: flags.spec.selection.nul_separated,
         mode: if flags.spec.operation == Operation::Sync { render::Mode::Sync } else { render::Mode::Copy },
@@ -172,6 +174,7 @@ fn run_check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Resu
         output: &CopyOutput { failed_to: flags.failed_to.clone(), ..CopyOutput::default() },
         // Bare names between lines of JSON would be neither.
         names: (global.quiet && !global.json).then_some(nul_separated),
+        no_times: false,
         lists: [(Action::Missing, &flags.missing_to), (Action::Extra, &flags.extra_to), (Action::Differs, &flags.differing_to)]
             .into_iter()
             .filter_map(|(action, path)| Some((action, path.clone()?)))

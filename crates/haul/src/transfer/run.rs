@@ -37,6 +37,8 @@ pub struct RenderChoice<'a> {
     pub dry: bool,
     pub output: &'a CopyOutput,
     pub names: Option<bool>,
+    /// Modification times are not preserved.
+    pub no_times: bool,
     /// `--missing-to` and its like.
     pub lists: Vec<(Action, PathBuf)>,
     pub zero: bool,
@@ -106,6 +108,7 @@ impl<'a> Session<'a> {
             quiet: global.quiet,
             verbose: global.verbose,
             itemize: choice.output.itemize,
+            no_times: choice.no_times,
             json: global.json,
             dry: choice.dry,
             stat: choice.output.stat,

@@ -324,5 +324,53 @@ fn special_bits_are_set_as_rsync_sets_them() {
     // Without -p bits of the source stay behind, and those that are asked for by name are set.
     w.sh("chmod 6755 src/f src/d");
     w.haul("cp --chmod=Dg+s src/ ours").succeeds();
-    assert_eq!(w.sh("cd ours && stat -c %a f d e"), "755\n2755\n3777\n");
+    assert_eq!(w.sh("cd ours && stat -c %a f d e"), "755\n2755\n2755\n");
+}
+
+/// The lines of -i that name an entry, sorted.
+fn itemised(printed: &str) -> Vec<String> {
+    let is_item = |line: &&str| {
+        let code = line.split(' ').next().unwrap_or_default();
+        code == "*deleting" || code.len() >= 2 && b"<>ch.".contains(&code.as_bytes()[0]) && b"fdLDS".contains(&code.as_bytes()[1])
+    };
+    let mut lines: Vec<String> = printed.lines().filter(is_item).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn items_are_those_of_rsync_to_the_letter() {
+    const ALL: &str = "-rlptgoD";
+    let changes = [
+        ("touch -d @2 f d; touch -h -d @2 l", ALL),
+        ("echo 333 > f; touch -d @1000000 f", ALL),
+        ("echo 333 > g; chmod 600 g; chown 1:2 g", ALL),
+        ("chmod 600 f; chmod 700 d; chown 1:2 d; chown -h 1:2 l", ALL),
+        ("ln -sfn other l", ALL),
+        ("rm l; echo > l; rm g; ln -s x g", ALL),
+        ("rm c; mknod c c 1 5", ALL),
+        ("rm -r f d", ALL),
+        ("echo 33 > g", "-rlptgoD -c"),
+        ("echo 33 > g; touch -d @1000000 g; chmod 600 g", "-rlptgoD -c"),
+        ("chmod 600 g", "-rlptgoD -I"),
+        ("touch -d @2 g; echo 333 > f", "-rlpgoD --no-times"),
+        ("touch -d @2 f; chmod 600 g", "-rlpt"),
+        ("mkdir q; echo > q/z; ln -s 1 z", "-rlptgoD --delete"),
+        ("setfattr -x user.a g; echo 333 > g", "-aAX"),
+    ];
+    let w = World::new("");
+    w.sh("mkdir -p s/d/e && cd s && echo 1 > f && echo 22 > g && ln -s f l && mknod c c 1 3 && echo x > d/e/x && setfattr -n user.a -v 1 g
+        touch -h -d @1000000 f g l d/e/x c d/e d .");
+    for (change, flags) in changes {
+        w.sh(&format!("rm -rf ours theirs; cp -a s theirs; cd theirs; {change}; cd ..; cp -a theirs ours"));
+        let theirs = w.sh(&format!("rsync -i {flags} s/ theirs/"));
+        let ours = w.haul(&format!("sync -i {flags} s/ ours")).succeeds();
+        assert_eq!(itemised(&ours.out), itemised(&theirs), "{flags}: {change}");
+    }
+    w.sh("rm -rf ours theirs; mkdir ours theirs; touch -d @2 ours theirs; ln s/f s/h");
+    let theirs = w.sh("rsync -iaH s/ theirs/");
+    let ours = w.haul("sync -iaH s/ ours").succeeds();
+    // Which of the names is the first is nobody's business.
+    let first = |lines: Vec<String>| lines.join("\n").replace("h => f", "f => h").replace(">f+++++++++ f", ">f+++++++++ h");
+    assert_eq!(first(itemised(&ours.out)), first(itemised(&theirs)));
 }

@@ -29,7 +29,7 @@ pub fn settles(cx: &Context, file: &OpenFile) -> Result<bool> {
     if cx.job.mode == crate::job::Mode::Check {
         let attributes = if same { differing(cx, &entry)? } else { MetaMask::NONE };
         match attributes {
-            _ if !same => cx.out.differs(Why::Content, &entry),
+            _ if !same => cx.out.differs(file.step.why, &entry),
             MetaMask::NONE => {
                 cx.out.report().kept.files += 1;
                 cx.out.keep(Why::Same, &entry);

@@ -98,8 +98,12 @@ impl Item for Batch {
 
 type Compared = Result<Option<(Action, Why)>>;
 
-const DIFFERENCES: [(Action, Why); 4] =
-    [(Action::Missing, Why::New), (Action::Differs, Why::Type), (Action::Differs, Why::Size), (Action::Differs, Why::Content)];
+const DIFFERENCES: [(Action, Why); 4] = [
+    (Action::Missing, Why::New),
+    (Action::Differs, Why::Type),
+    (Action::Differs, Why::Size(MetaMask::NONE)),
+    (Action::Differs, Why::Content(MetaMask::NONE)),
+];
 
 fn put_compared(at: u64, compared: &Compared) -> Vec<u8> {
     let mut out = vec![COMPARED];
@@ -295,10 +299,10 @@ fn compare_line(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorith
         return differs(Why::Type);
     }
     if line.stamp.is_some_and(|(size, _)| size != entry.size) {
-        return differs(Why::Size);
+        return differs(Why::Size(MetaMask::NONE));
     }
     let found = digest(store, &entry, algorithm, meter).map_err(|e| e.on(&name))?;
-    if found == line.digest { Ok(None) } else { differs(Why::Content) }
+    if found == line.digest { Ok(None) } else { differs(Why::Content(MetaMask::NONE)) }
 }
 
 /// Files of the tree as this rank finds them: path, zero byte, size.
