@@ -191,6 +191,8 @@ pub struct Safety {
     pub remove_source: bool,
     /// Missing parents of the destination are created.
     pub make_path: bool,
+    /// The destination is the new name of the one source, which may be a directory.
+    pub exact: bool,
 }
 
 /// What ends a run early.

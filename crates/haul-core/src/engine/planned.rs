@@ -108,6 +108,13 @@ fn has_names(cx: &Context, entry: &Entry) -> bool {
 
 /// The same once it is known that the name is not given away.
 pub fn decide(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, plans: &mut Plans) {
+    if entry.kind == Kind::Dir && cx.job.rename.is_some() && work.dir.is_root() {
+        plans.next.done += 1;
+        let e = Error::new(ErrorKind::Unsupported, "rename")
+            .on(&entry.name)
+            .because("a directory gets another name only within one file system");
+        return cx.out.fail(&e.hint("copy or move its contents: write a slash behind it"), entry.kind);
+    }
     let mut step = cx.planner.decide(&entry, target.as_ref());
     if let (Act::Enter { exists: true, attributes: false }, Some(target)) = (step.act, &target)
         && cx.job.mode == Mode::Copy

@@ -1,6 +1,7 @@
 //! cp, sync and mv: one set of options, three ways to name it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
@@ -164,6 +165,9 @@ pub struct MvArgs {
     regions: RegionArgs,
     #[command(flatten)]
     accepted: AcceptedArgs,
+    /// Give the one SRC the name DST, also a directory; fail if DST is a directory
+    #[arg(short = 'T', long, help_heading = "Safety")]
+    no_target_directory: bool,
 }
 
 #[derive(Args)]
@@ -190,6 +194,9 @@ struct SafetyArgs {
     /// Create missing parents of DST
     #[arg(long)]
     mkpath: bool,
+    /// Copy all SRC into the directory DIR, in place of DST
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    target_directory: Option<OsString>,
     /// fsync before exit
     #[arg(long)]
     fsync: bool,
@@ -285,7 +292,13 @@ impl CpArgs {
         global: &mut Global,
         environment: &Environment<'_>,
     ) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = self.places.resolve(operation, self.tree.list_only, self.listed.is_given(), environment)?;
+        let (sources, destination) = self.places.resolve(
+            operation,
+            self.tree.list_only,
+            self.listed.is_given(),
+            self.safety.target_directory.as_ref(),
+            environment,
+        )?;
         let mut selection = self.select.resolve(given, environment)?;
         self.listed.resolve(&mut selection, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         selection.recurse_listed = given.get_flag("recursive");
@@ -358,7 +371,8 @@ impl SyncArgs {
 
 impl MvArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = self.places.resolve(Operation::Move, false, false, environment)?;
+        let (sources, destination) =
+            self.places.resolve(Operation::Move, false, false, self.safety.target_directory.as_ref(), environment)?;
         let attributes = KeepArgs::resolve(given, keep::all(), environment)?;
         refuse_followed(&attributes, "mv")?;
         self.see.apply(global);
@@ -375,7 +389,7 @@ impl MvArgs {
             comparison: self.update.resolve(self.same.resolve()?, self.safety.force)?,
             attributes,
             deletion: None,
-            safety: Safety { verify: true, remove_source: true, ..self.safety.resolve() },
+            safety: Safety { verify: true, remove_source: true, exact: self.no_target_directory, ..self.safety.resolve() },
             limits,
             performance: self.transport.resolve(self.speed.resolve())?,
             access: BTreeMap::new(),

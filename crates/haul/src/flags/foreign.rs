@@ -18,7 +18,6 @@ pub const FOREIGN: &[(&[&str], &str)] = &[
         &["-T", "--no-target-directory"],
         "write SRC/ with a slash to copy the contents of SRC into DST; partial files are kept next to their final names",
     ),
-    (&["--target-directory"], "write the destination last: SRC... DST"),
     (&["--compare-dest", "--copy-dest"], "use --link-dest DIR"),
     (&["--relative", "-R"], "--files-from LIST keeps paths relative to SRC"),
     (&["--transfers", "--checkers", "--threads", "--parallel", "--workers-max"], "haul tunes the number of workers; -j N fixes it"),

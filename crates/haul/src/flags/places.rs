@@ -16,15 +16,21 @@ pub struct PlacesArgs {
 }
 
 impl PlacesArgs {
-    /// Sources and destination; an error where their number is wrong. With `has_list` a list may name the sources.
+    /// Sources and destination; an error where their number is wrong. With `has_list` a list may name the sources. `into`:
+    /// `--target-directory`, in place of the destination.
     pub fn resolve(
         &self,
         operation: Operation,
         list_only: bool,
         has_list: bool,
+        into: Option<&OsString>,
         environment: &Environment<'_>,
     ) -> Result<(Vec<Location>, Location), Refusal> {
         let (sources, destination): (Vec<Location>, Location) = match (operation, self.paths.as_slice()) {
+            (_, [_, ..]) if let Some(directory) = into => {
+                let destination = Location { trailing_slash: true, ..location(directory, environment)? };
+                (locations(&self.paths, environment)?, destination)
+            }
             (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
             (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, Location::local(b".")),
             // The list names the sources, by their addresses.

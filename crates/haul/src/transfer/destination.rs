@@ -70,7 +70,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
         Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
     };
     let check_backup = |target: &[u8]| asked.backup_dir.map_or(Ok(()), |dir| below(target, dir).map(drop));
-    let one_file = is_whole && matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
+    let one_file = is_whole && matches!(sources, [Source::Name { kind, .. }] if (*kind != Kind::Dir || asked.exact) && !asked.listed);
     let (above, leaf) = host.split(&path);
     // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
     let no_parent = || {
@@ -83,14 +83,25 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
             false => Err(open::missing(above).hint(hint)),
         }
     };
+    let is_dir = matches!(sources, [Source::Name { kind: Kind::Dir, .. }]);
+    if asked.exact && !one_file {
+        return clash("-T gives one SRC this name", "name one SRC, without a slash at its end");
+    }
     match looked_up(&*host, &path, options.blind)? {
+        Some(found) if asked.exact && (is_dir || found == Kind::Dir) => {
+            return clash("exists, and -T would have to replace it", "leave -T out to move into it");
+        }
         Some(Kind::Dir) => return at(&path, None),
         Some(_) if location.trailing_slash => {
             return clash("is a file, but the trailing slash means a directory", "omit the slash to replace the file");
         }
-        Some(_) if !one_file => return clash("is a file, but must be a directory", "remove it, or choose another destination"),
+        Some(_) if !one_file && asked.gives_t => {
+            let hint = "-t is --times, as in rsync, and DST comes last; for the order of cp -t write --target-directory DIR";
+            return clash("is a file, but must be a directory", hint);
+        }
+        Some(_) if !one_file => return clash("is a file, but must be a directory", "DST comes last; name a directory there"),
         Some(_) => {}
-        None if one_file && !location.trailing_slash => {}
+        None if one_file && (!location.trailing_slash || asked.exact) => {}
         // A mistyped path must not be found identical to nothing. There are no directories among keys.
         None if asked.is_check && !location.scheme.keys => return Err(open::missing(&named(location))),
         None => {

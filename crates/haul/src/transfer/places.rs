@@ -45,6 +45,10 @@ pub struct Asked<'a> {
     /// Nothing is copied, and `dry` is set.
     pub is_check: bool,
     pub make_path: bool,
+    /// `-T`: the destination is the name of the source, also of a directory.
+    pub exact: bool,
+    /// `-t` was given.
+    pub gives_t: bool,
     /// With `--files-from` the source is a base, whatever its slash.
     pub listed: bool,
     /// Directories below the source that are sources themselves, of names in `--files-from`.

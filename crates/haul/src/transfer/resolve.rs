@@ -154,6 +154,8 @@ fn open(
         dry: conduct.dry || is_check,
         is_check,
         make_path: safety.make_path,
+        exact: safety.exact,
+        gives_t: global.argv.iter().any(|word| word == "-t"),
         listed: input.is_some(),
         bases: &bases,
         filter: &filter,

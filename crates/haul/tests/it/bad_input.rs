@@ -157,7 +157,7 @@ fn files_where_directories_are_needed() {
     exit 1
     --- stderr
     haul: f: copy to: is a file, but must be a directory
-      try: remove it, or choose another destination
+      try: DST comes last; name a directory there
     ");
     assert_snapshot!(w.haul("cp src/ f/x").run().snapshot(), @"
     exit 23

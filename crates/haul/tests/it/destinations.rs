@@ -6,7 +6,7 @@ use haul_test::compare::What;
 use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
 use haul_test::volume::Mounted;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 #[test]
 fn a_link_to_the_output_of_a_command_is_followed() {
@@ -261,4 +261,84 @@ fn a_second_run_on_one_file_is_named_as_such() {
         w.remove(format!("d/{}", w.names("d")));
         first.wait().code(23).err_has("another run wrote the same file").err_lacks("No such file").err_lacks("changed");
     }
+}
+
+#[test]
+fn the_order_of_cp_minus_t_is_explained_and_nobody_is_told_to_remove_a_file() {
+    let w = World::new("scratch/ s: run.conf=5 b=6");
+    w.haul("cp -t scratch s/run.conf").ends(1).err_has("--target-directory").never_says("remove");
+    w.haul("cp scratch s/run.conf").ends(1).err_has("DST comes last").never_says("remove");
+    w.haul("cp --target-directory scratch s/run.conf s/b").succeeds();
+    assert_eq!(w.names("scratch"), "b run.conf");
+    w.haul("mv --target-directory=new s/b").succeeds();
+    assert_eq!((w.names("new"), w.names("s")), ("b".into(), "run.conf".into()));
+}
+
+#[test]
+fn mv_with_a_capital_t_gives_a_directory_another_name() {
+    let w = World::new("a: x/y=5 f=6");
+    w.sh("mkdir there t; echo > file");
+    w.haul("mv -T a there").ends(1).err_has("leave -T out");
+    w.haul("mv -T a file").ends(1);
+    w.haul("mv -T file there").ends(1);
+    w.haul("mv -T a/ new").ends(1);
+    w.haul("mv -nT a new").succeeds();
+    assert!(w.has("a/f") && !w.has("new") && w.has("file"));
+    w.haul("mv -T a new").succeeds();
+    assert_eq!((w.names("new"), w.has("a")), ("f x/ x/y".into(), false));
+    w.haul("mv -T file there/name").succeeds();
+    assert!(w.has("there/name"));
+    let mounted = Mounted::tmpfs(&w.path("t"), "size=4M");
+    w.haul("mv -T new t/new").ends(23).err_has("one file system");
+    assert_eq!((w.names("new"), w.names("t")), ("f x/ x/y".into(), String::new()));
+    drop(mounted);
+}
+
+#[test]
+fn created_and_replaced_are_counted_apart() {
+    let w = World::new("s: a=5 b=300K c=6 l->a d: b=7");
+    w.symlink("c", "d/l");
+    let dry = w.haul("cp -n s/ d").succeeds();
+    assert_eq!((dry.summary("Create"), dry.summary("Replace")), (Some("2 files"), Some("2 (1 file, 1 symlink)")), "{}", dry.out);
+    let ran = w.haul("cp --json s/ d").succeeds();
+    let finished = ran.finished();
+    assert_eq!((&finished["created"]["files"], &finished["replaced"]["files"]), (&2.into(), &1.into()), "{finished}");
+    let ran = w.haul("cp -I s/ d").succeeds();
+    assert_eq!((ran.summary("Created"), ran.summary("Replaced")), (Some("0"), Some("3 files")), "{}", ran.out);
+}
+
+#[test]
+fn include_alone_is_said_to_select_nothing() {
+    let w = World::new("s: a.txt=5 b=6");
+    w.haul("cp --include *.txt s/ d").succeeds().says("--include alone selects nothing");
+    w.haul("cp --include *.txt --exclude * s/ e").succeeds().never_says("selects nothing");
+    assert_eq!((w.names("d"), w.names("e")), ("a.txt b".into(), "a.txt".into()));
+}
+
+#[test]
+fn progress_in_a_pipe_says_the_totals_when_they_are_known() {
+    let w = World::new("s: a=5M b=6");
+    let ran = w.haul("cp --progress --bwlimit 4M s/ d").succeeds();
+    assert!(ran.out.contains("of 2 files"), "{}", ran.out);
+}
+
+#[test]
+fn wildcards_in_a_file_of_commands_match_local_names() {
+    let w = World::new("s: a.txt=1 b.txt=2 c=3 d/e.txt=4 d/");
+    w.write("lines", "cp s/*.txt 's/c' one/\ncp -r --exclude *.txt s/ two\ncp -j 1 s/*/*.txt three/\n");
+    w.write("s.txt", "");
+    w.haul("run lines").succeeds();
+    assert_eq!((w.names("one"), w.names("two"), w.names("three")), ("a.txt b.txt c".into(), "c d/".into(), "e.txt".into()));
+    w.write("lines", "rm '*.txt'\nrm s/*.none\n");
+    w.haul("run lines").run();
+    assert!(w.has("s.txt"));
+}
+
+#[test]
+fn long_lists_name_owners() {
+    let w = World::new("s: a=1 b=2");
+    w.chown("s/a", 65534, 65534);
+    w.chown("s/b", 4_000_000, 4_000_001);
+    let listed = w.haul("ls -l s").succeeds();
+    assert!(listed.out.contains(" nobody ") && listed.out.contains(" nogroup ") && listed.out.contains(" 4000000 "), "{}", listed.out);
 }

@@ -105,7 +105,7 @@ fn cp_many_sources_need_a_directory() {
     exit 1
     --- stderr
     haul: a: copy to: is a file, but must be a directory
-      try: remove it, or choose another destination
+      try: DST comes last; name a directory there
     ");
     assert_eq!(w.read("a").len(), 5);
 }
