@@ -205,6 +205,8 @@ pub struct Report {
     pub found: Kinds,
     /// Entries made or replaced at the destination.
     pub made: Kinds,
+    /// Those of them in whose place something was.
+    pub replaced: Kinds,
     /// Hard links among `made.files`.
     pub hard_links: u64,
     /// What `mv` gave another name, directories with all that is below them.
@@ -279,6 +281,18 @@ impl Report {
         if mask.has(MetaMask::DENIED) {
             let denied = mask.and(MetaMask::MODE.with(MetaMask::MTIME));
             denied.words().into_iter().for_each(|word| count_word(&mut self.denied, word, 1));
+        }
+    }
+
+    /// Entries made where nothing was.
+    pub fn created(&self) -> Kinds {
+        let Kinds { files, dirs, links, specials } = self.replaced;
+        let made = self.made;
+        Kinds {
+            files: made.files.saturating_sub(files),
+            dirs: made.dirs.saturating_sub(dirs),
+            links: made.links.saturating_sub(links),
+            specials: made.specials.saturating_sub(specials),
         }
     }
 

@@ -157,7 +157,7 @@ impl Program {
         let ended = self.arg("--json").ends(0);
         let event = ended.finished();
         assert_eq!((&event["created"]["files"], &event["bytes"]), (&0.into(), &0.into()), "{ended}");
-        for of in ["created", "renamed", "deleted"] {
+        for of in ["created", "replaced", "renamed", "deleted"] {
             let none = event[of].as_object().is_none_or(|counts| counts.values().all(|count| *count == 0));
             assert!(none, "{of}: {ended}");
         }

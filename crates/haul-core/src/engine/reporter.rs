@@ -100,6 +100,9 @@ impl Reporter {
     /// One name is done, or would be.
     pub fn item(&self, action: Action, why: Why, entry: &Entry) {
         self.tally.pulse.fetch_add(1, Ordering::Relaxed);
+        if matches!(action, Action::Create | Action::Replace | Action::Link | Action::Special) && why != Why::New {
+            self.report().replaced.add(entry.kind, 1);
+        }
         if self.wants_items {
             self.observer.on(&Event::Item { action, why, entry, dry: self.dry });
         }

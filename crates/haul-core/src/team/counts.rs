@@ -42,8 +42,8 @@ fn position<T: PartialEq>(table: &[T], value: &T) -> u64 {
 
 /// What adds up, in one order for both directions.
 fn numbers(r: &mut Report) -> Vec<&mut u64> {
-    let mut all: Vec<&mut u64> = Vec::with_capacity(48);
-    let kinds = [&mut r.found, &mut r.made, &mut r.renamed, &mut r.kept, &mut r.deleted, &mut r.left, &mut r.skipped];
+    let mut all: Vec<&mut u64> = Vec::with_capacity(52);
+    let kinds = [&mut r.found, &mut r.made, &mut r.replaced, &mut r.renamed, &mut r.kept, &mut r.deleted, &mut r.left, &mut r.skipped];
     for Kinds { files, dirs, links, specials } in kinds {
         all.extend([files, dirs, links, specials]);
     }

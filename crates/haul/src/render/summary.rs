@@ -173,7 +173,10 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
             0 => String::new(),
             n => format!(", {} of them as hard links", count(n)),
         };
-        table.row(would("Created", "Create"), kinds(&report.made) + &linked);
+        table.row(would("Created", "Create"), kinds(&report.created()) + &linked);
+        if report.replaced.total() > 0 {
+            table.row(would("Replaced", "Replace"), kinds(&report.replaced));
+        }
         if report.renamed.total() > 0 {
             let contents = if report.renamed.dirs > 0 { ", including the contents of directories" } else { "" };
             table.row(would("Renamed", "Rename"), kinds(&report.renamed) + contents);

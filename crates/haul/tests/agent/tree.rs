@@ -242,7 +242,7 @@ fn checksums_find_what_times_do_not() {
     w.haul("check src/ testhost:~/there").ends(0);
     w.haul("check -c src/ testhost:~/there").ends(1).says("differs     a").says("differs     big").never_says("same\n");
     let summed = w.haul("cp --json -c src/ testhost:~/there").ends(0);
-    assert_eq!(summed.finished()["created"]["files"], 2, "{summed}");
+    assert_eq!(summed.finished()["replaced"]["files"], 2, "{summed}");
     w.assert_same("src", "there", What::USUAL);
 }
 

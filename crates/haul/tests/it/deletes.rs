@@ -28,7 +28,8 @@ fn sync_delete_makes_the_trees_equal() {
     delete      p
     replace     a
     Items:       4 (2 files, 2 directories)
-    Created:     2 files
+    Created:     1 file
+    Replaced:    1 file
     Attributes:  set on 2 entries
     Deleted:     9 (4 files, 3 directories, 1 symlink, 1 special file)
     Data:        11 B transferred, 11 bytes (5 B per file)
@@ -131,7 +132,8 @@ fn max_delete_is_all_or_nothing() {
     syncs the contents of [W]/src to [W]/dst, deleting files that the source does not have
     Result:      --max-delete exceeded: nothing was deleted
     Items:       5 (4 files, 1 directory)
-    Created:     4 files
+    Created:     3 files
+    Replaced:    1 file
     Attributes:  set on 1 entry
     Data:        20 B transferred, 20 bytes (5 B per file)
     Not deleted: --max-delete allows 4, but 5 names would be deleted; nothing was deleted

@@ -43,7 +43,8 @@ fn a_dry_run_gives_reasons() {
     replace     size differs              size
     replace     time differs              time
     Items:       9 (6 files, 2 directories, 1 symlink)
-    Create:      6 (4 files, 1 directory, 1 symlink)
+    Create:      3 (2 files, 1 directory)
+    Replace:     3 (2 files, 1 symlink)
     Unchanged:   1 file
     Attributes:  to set on 2 entries
     Delete:      3 (2 files, 1 directory)
@@ -63,10 +64,11 @@ fn a_dry_run_gives_reasons() {
     >f+++++++++ new
     >f..t...... time
     >f.st...... size
-    cLc........ l -> new
+    cLc.t...... l -> new
     cd+++++++++ d/
     Items:       9 (6 files, 2 directories, 1 symlink)
-    Create:      6 (4 files, 1 directory, 1 symlink)
+    Create:      3 (2 files, 1 directory)
+    Replace:     3 (2 files, 1 symlink)
     Unchanged:   1 file
     Attributes:  to set on 2 entries
     Delete:      3 (2 files, 1 directory)

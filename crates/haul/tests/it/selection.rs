@@ -46,7 +46,8 @@ fn update_leaves_what_is_newer() {
     keep        the destination is newer  old
     replace     time differs              new
     Items:       4 (3 files, 1 directory)
-    Created:     2 files
+    Created:     1 file
+    Replaced:    1 file
     Attributes:  set on 1 entry
     Skipped:     1 file (see -vv)
     Data:        6 B transferred, 6 bytes (3 B per file)
@@ -331,7 +332,8 @@ fn types_that_clash() {
     copies the contents of [W]/src to [W]/dst
     Result:      completed with errors, listed below
     Items:       5 (2 files, 2 directories, 1 symlink)
-    Created:     2 (1 file, 1 symlink)
+    Created:     0
+    Replaced:    2 (1 file, 1 symlink)
     Attributes:  set on 1 entry
     Errors:      2
     Data:        2 B transferred, 2 bytes

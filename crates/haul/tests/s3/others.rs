@@ -43,7 +43,7 @@ fn objects_without_a_time_of_their_own_are_equal_by_size_if_not_older() {
     // Newer here than the object there.
     tree.set_mtime("src/a", 4_000_000_000, 0).expect("a time");
     let ended = w.haul("sync --json src/ @/to/").ends(0);
-    assert_eq!((&ended.finished()["created"]["files"], ended.number("bytes")), (&1.into(), 10), "{ended}");
+    assert_eq!((&ended.finished()["replaced"]["files"], ended.number("bytes")), (&1.into(), 10), "{ended}");
     w.haul("sync src/ @/to/").moves_nothing();
     // With a size of its own it goes, whatever its time.
     w.put(b"to/d/b", &[], b"other size");

@@ -141,7 +141,7 @@ fn equal_by_size_alone_or_by_content() {
     put_at("src/c", &c, 1_400_000_002);
     w.haul("cp --size-only --no-times --no-perms src/ @/to/").moves_nothing();
     let ended = w.haul("cp -c --json src/ @/to/").ends(0);
-    assert_eq!(ended.finished()["created"]["files"], 1, "{ended}");
+    assert_eq!(ended.finished()["replaced"]["files"], 1, "{ended}");
     assert_eq!(w.get("to/a"), b"ten other.");
     w.haul("sync @/to/ back").ends(0);
     w.assert_same("src", "back", What { directory_mtime: false, ..What::USUAL });

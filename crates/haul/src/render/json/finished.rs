@@ -30,7 +30,7 @@ pub struct Finished {
     elapsed: f64,
     found: Counts,
     created: Counts,
-    /// The old name of `created`, for one release.
+    replaced: Counts,
     hard_links: u64,
     renamed: Counts,
     unchanged: Counts,
@@ -150,7 +150,8 @@ impl Finished {
             dry: r.dry,
             elapsed: seconds(r.elapsed),
             found: r.found.into(),
-            created: r.made.into(),
+            created: r.created().into(),
+            replaced: r.replaced.into(),
             hard_links: r.hard_links,
             renamed: r.renamed.into(),
             unchanged: r.kept.into(),
