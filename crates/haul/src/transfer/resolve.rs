@@ -12,7 +12,7 @@ use haul_core::job::{Bounds, Job, Links, Mode, Pick};
 use haul_core::journal::{State, default_root};
 use haul_core::place::{OpenOptions, Scheme};
 use haul_core::plan::{Compare, Policy};
-use haul_core::spec::{Operation, Selection, TransferSpec};
+use haul_core::spec::{FilterRule, Operation, Selection, TransferSpec};
 use haul_core::store::{Runs, Store, WriteStyle};
 use haul_stores::provider::Access;
 use haul_stores::s3;
@@ -184,6 +184,10 @@ fn open(
         }
     }
     let (link_dest, mut notes) = link_dest::link_dest(&safety.link_dest, &places, &asked)?;
+    let includes = |rule: &FilterRule| matches!(rule, FilterRule::Include(_) | FilterRule::IncludeFrom(_));
+    if !selection.filters.is_empty() && selection.filters.iter().all(includes) {
+        notes.push("--include alone selects nothing: everything is copied; for only these names add --include '*/' --exclude '*'".into());
+    }
     let owner = owner(spec, &*places.target, conduct.dry)?;
     let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
     let target_caps = places.target.caps();
