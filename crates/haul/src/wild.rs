@@ -95,7 +95,12 @@ fn first_braces(text: &[u8]) -> Option<(usize, Vec<usize>, usize)> {
 /// # Errors
 /// Nothing matches, or more than [`MOST`] names do. A directory on the way that cannot be listed matches nothing, and is named.
 pub fn expand(location: &Location, hosts: &Hosts, options: OpenOptions) -> Result<Option<Vec<Match>>> {
-    if !(location.scheme == SSH || location.scheme == SFTP) || !is_wild(&location.path) {
+    if location.scheme == SSH || location.scheme == SFTP { matches(location, hosts, options) } else { Ok(None) }
+}
+
+/// The same for any place with directories.
+pub fn matches(location: &Location, hosts: &Hosts, options: OpenOptions) -> Result<Option<Vec<Match>>> {
+    if !is_wild(&location.path) {
         return Ok(None);
     }
     let host = hosts.reach(location)?;

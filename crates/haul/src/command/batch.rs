@@ -11,14 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::OpenOptions;
 use haul_core::rlimit;
 use haul_core::spec::Input;
+use haul_stores::provider::Access;
 
 use crate::exit::Exit;
 use crate::flags::global::Progress;
 use crate::flags::{BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
-use crate::location::Scheme;
-use crate::{out, render};
+use crate::hosts::Hosts;
+use crate::location::{self, Scheme};
+use crate::{out, render, wild};
 
 /// Bytes of a line: some hundred names.
 const LINE_MOST: u64 = 1 << 20;
@@ -178,8 +181,11 @@ impl Batch<'_> {
             Err(reason) => return refuse(reason),
         };
         // A line that was copied from a terminal begins with the program's name.
-        let words = words.iter().skip(usize::from(words.first().is_some_and(|word| word == "haul")));
-        let argv: Vec<OsString> = std::iter::once(OsString::from("haul")).chain(words.cloned()).collect();
+        let begin = usize::from(words.first().is_some_and(|word| word.text == "haul"));
+        let argv = match expanded(&words[begin..]) {
+            Ok(argv) => argv,
+            Err(e) => return out::error(&e),
+        };
         let invocation = match crate::understand(&argv, self.global.umask) {
             Ok(Parsed::Run(invocation)) => *invocation,
             Ok(Parsed::Print(text)) => {
@@ -264,22 +270,80 @@ fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) -> Result<()> {
     rlimit::spawn("signals", hear).map(|_| ())
 }
 
+/// A word of a line.
+#[derive(Debug, PartialEq, Eq)]
+struct Word {
+    text: OsString,
+    /// It has wildcards, none of them in quotes or behind a backslash.
+    is_pattern: bool,
+}
+
+/// The words as arguments. Local patterns become the names that they match, as in a shell; the value of an option stays what it is.
+fn expanded(words: &[Word]) -> Result<Vec<OsString>> {
+    let mut argv = vec![OsString::from("haul")];
+    let definitions = crate::flags::definitions();
+    let command = words.iter().find_map(|word| definitions.find_subcommand(&word.text));
+    let hosts = Hosts::new(&Access::default());
+    let mut is_value = false;
+    for word in words {
+        let location = (word.is_pattern && !is_value && !word.text.as_bytes().starts_with(b"-"))
+            .then(|| location::parse(&word.text, &|path| path.symlink_metadata().is_ok()).ok())
+            .flatten()
+            .filter(|location| location.scheme == Scheme::LOCAL);
+        let found = location.map(|location| wild::matches(&location, &hosts, OpenOptions::default())).transpose();
+        match found {
+            Ok(Some(Some(found))) => argv.extend(found.into_iter().map(|found| OsString::from_vec(found.location.to_bytes()))),
+            // Nothing matches: the word is what it is, and is looked for.
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => argv.push(word.text.clone()),
+        }
+        is_value = command.is_some_and(|command| takes_value(command, word.text.as_bytes()));
+    }
+    Ok(argv)
+}
+
+/// Whether the word behind this one is its value.
+fn takes_value(command: &clap::Command, word: &[u8]) -> bool {
+    let Ok(word) = std::str::from_utf8(word) else { return false };
+    let takes = |arg: &&clap::Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+    let found = match (word.strip_prefix("--"), word.strip_prefix('-')) {
+        (Some(long), _) => {
+            command.get_arguments().find(|arg| arg.get_long_and_visible_aliases().is_some_and(|names| names.contains(&long)))
+        }
+        (None, Some(cluster)) => cluster.chars().last().and_then(|last| {
+            command.get_arguments().find(|arg| arg.get_short_and_visible_aliases().is_some_and(|names| names.contains(&last)))
+        }),
+        _ => None,
+    };
+    found.as_ref().is_some_and(takes)
+}
+
 /// Splits a line as a shell would that knows quotes and backslashes and nothing else. A `#` at the beginning of a word ends it.
-fn words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
+fn words(line: &[u8]) -> Result<Vec<Word>, &'static str> {
     const OPEN: &str = "a quote has no end on this line";
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
+    // Wildcards in the word: outside of quotes, and those that mean themselves.
+    let (mut open, mut literal) = (false, false);
+    let wild = |byte: u8| b"*?[".contains(&byte);
+    let mut take = |word: &mut Option<Vec<u8>>, open: &mut bool, literal: &mut bool| {
+        let is_pattern = std::mem::take(open) & !std::mem::take(literal);
+        words.extend(word.take().map(|text| Word { text: OsString::from_vec(text), is_pattern }));
+    };
     let mut bytes = line.iter().copied();
     while let Some(byte) = bytes.next() {
         match byte {
-            b' ' | b'\t' | b'\r' => words.extend(word.take().map(OsString::from_vec)),
+            b' ' | b'\t' | b'\r' => take(&mut word, &mut open, &mut literal),
             b'#' if word.is_none() => break,
             b'\'' => {
                 let word = word.get_or_insert_default();
                 loop {
                     match bytes.next().ok_or(OPEN)? {
                         b'\'' => break,
-                        byte => word.push(byte),
+                        byte => {
+                            literal |= wild(byte);
+                            word.push(byte);
+                        }
                     }
                 }
             }
@@ -290,17 +354,30 @@ fn words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
                         b'"' => break,
                         b'\\' => match bytes.next().ok_or(OPEN)? {
                             byte @ (b'"' | b'\\' | b'$' | b'`') => word.push(byte),
-                            byte => word.extend([b'\\', byte]),
+                            byte => {
+                                literal |= wild(byte);
+                                word.extend([b'\\', byte]);
+                            }
                         },
-                        byte => word.push(byte),
+                        byte => {
+                            literal |= wild(byte);
+                            word.push(byte);
+                        }
                     }
                 }
             }
-            b'\\' => word.get_or_insert_default().push(bytes.next().ok_or("the line ends with a backslash")?),
-            byte => word.get_or_insert_default().push(byte),
+            b'\\' => {
+                let byte = bytes.next().ok_or("the line ends with a backslash")?;
+                literal |= wild(byte);
+                word.get_or_insert_default().push(byte);
+            }
+            byte => {
+                open |= wild(byte);
+                word.get_or_insert_default().push(byte);
+            }
         }
     }
-    words.extend(word.take().map(OsString::from_vec));
+    take(&mut word, &mut open, &mut literal);
     Ok(words)
 }
 
@@ -309,7 +386,7 @@ mod tests {
     use super::*;
 
     fn split(line: &str) -> Vec<String> {
-        words(line.as_bytes()).expect(line).into_iter().map(|word| word.to_string_lossy().into_owned()).collect()
+        words(line.as_bytes()).expect(line).into_iter().map(|word| word.text.to_string_lossy().into_owned()).collect()
     }
 
     #[test]
@@ -329,6 +406,9 @@ mod tests {
         for line in ["cp 'a", "cp \"a\\\"", "cp \"a\\", "cp a\\"] {
             assert!(words(line.as_bytes()).is_err(), "{line}");
         }
-        assert_eq!(words(b"rm \xff\\\xfe"), Ok(vec!["rm".into(), OsString::from_vec(b"\xff\xfe".to_vec())]));
+        let last = words(b"rm \xff\\\xfe").expect("words").pop().expect("two");
+        assert_eq!(last, Word { text: OsString::from_vec(b"\xff\xfe".to_vec()), is_pattern: false });
+        let patterns = |line: &[u8]| words(line).expect("words").iter().map(|word| word.is_pattern).collect::<Vec<_>>();
+        assert_eq!(patterns(b"a* 'b'? 'c*' d\\* \"e*\"* f"), [true, true, false, false, false, false]);
     }
 }
