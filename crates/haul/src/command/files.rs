@@ -1,15 +1,16 @@
 //! `haul ls`, `cat`, `mkdir`: the small ones.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::cancel::Cancel;
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Time, show};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, OwnerNames, Time, show};
 use haul_core::place::OpenOptions;
 use haul_core::spill::Sorter;
-use haul_core::store::Found;
+use haul_core::store::{Found, Store, Who};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
@@ -70,10 +71,11 @@ pub fn title(path: &[u8], out: &mut dyn Write) -> Result<()> {
 pub fn ls(asked: &Argument<'_>, how: Ls<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
     let (opened, top) = open::existing(asked)?;
     let place = &asked.path[..];
+    let owners = Owners { store: &*opened.store, known: Mutex::default() };
     // The path is empty for what was named itself.
     let print = |entry: &Entry, path: &[u8], out: &mut dyn Write| match how.json {
         true => Listed::Entry(Box::new(listing::Entry::of(place, path, entry))).write(out),
-        false => line(entry, &show(if path.is_empty() { place } else { path }), how, out),
+        false => line(entry, &show(if path.is_empty() { place } else { path }), how, &owners, out),
     };
     if opened.leaf.is_some() {
         print(&top, b"", out).map_err(|e| Error::io(e, "write"))?;
@@ -117,15 +119,34 @@ pub fn ls(asked: &Argument<'_>, how: Ls<'_>, cancel: &Cancel, failed: &(dyn Fn(&
     Ok(failures.into_inner())
 }
 
-fn line(entry: &Entry, name: &str, how: Ls<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// The names of owners, each asked for once.
+struct Owners<'a> {
+    store: &'a dyn Store,
+    known: Mutex<HashMap<(bool, u32), String>>,
+}
+
+impl Owners<'_> {
+    /// The number where there is no name.
+    fn of(&self, who: Who, id: u32, kept: Option<&[u8]>) -> String {
+        if let Some(name) = kept.filter(|name| !name.is_empty() && *name != OwnerNames::NONE) {
+            return show(name);
+        }
+        let mut known = self.known.lock().expect("no panic while held");
+        let ask = || self.store.owner_name(who, id).ok().flatten().map_or_else(|| id.to_string(), |name| show(&name));
+        known.entry((matches!(who, Who::User), id)).or_insert_with(ask).clone()
+    }
+}
+
+fn line(entry: &Entry, name: &str, how: Ls<'_>, owners: &Owners<'_>, out: &mut dyn Write) -> io::Result<()> {
     let slash = if entry.kind == Kind::Dir { "/" } else { "" };
     if !how.long {
         return writeln!(out, "{name}{slash}");
     }
     let size = if how.human { units::bytes(entry.size) } else { entry.size.to_string() };
     let target = entry.target.as_deref().map_or(String::new(), |t| format!(" -> {}", show(t)));
-    let (uid, gid) = (entry.uid, entry.gid);
-    writeln!(out, "{} {:>3} {uid:>5} {gid:>5} {size:>12} {} {name}{slash}{target}", mode_words(entry), entry.nlink, stamp(entry.mtime))
+    let uid = owners.of(Who::User, entry.uid, entry.user_name());
+    let gid = owners.of(Who::Group, entry.gid, entry.group_name());
+    writeln!(out, "{} {:>3} {uid:<8} {gid:<8} {size:>12} {} {name}{slash}{target}", mode_words(entry), entry.nlink, stamp(entry.mtime))
 }
 
 /// "-rwxr-x---", as `ls -l` has it.
