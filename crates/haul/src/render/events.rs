@@ -131,6 +131,11 @@ impl Renderer {
             state.next_json = moment.elapsed + period;
             self.record(state, &Record::Progress(json::Moment::of(moment, around.retries)));
         }
+        let totals = self.options.shows_totals && !self.options.live && !self.options.quiet && moment.walk_done && !state.totals;
+        if totals {
+            state.totals = true;
+            self.line(state, &lines::progress(moment, around));
+        }
         let period = self.options.progress;
         if !period.is_zero() && moment.elapsed >= state.next_line {
             while state.next_line <= moment.elapsed {

@@ -69,6 +69,8 @@ struct State {
     stdout_gone: Option<Box<dyn Fn() + Send>>,
     started: Timestamp,
     last: Option<Progress>,
+    /// A line has said how much there is in all.
+    totals: bool,
     next_line: Duration,
     next_json: Duration,
     late: late::Late,
@@ -116,6 +118,7 @@ impl Renderer {
             started: (options.clock.now)(),
             last: None,
             next_line: options.progress,
+            totals: false,
             next_json: Duration::ZERO,
             late: late::Late::default(),
             retries: 0,

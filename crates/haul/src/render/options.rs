@@ -75,6 +75,8 @@ pub struct Options {
     pub live: bool,
     /// One progress line this often where there is no live view, and in the log; zero for none.
     pub progress: Duration,
+    /// One line as soon as the totals are known, where there is no live view.
+    pub shows_totals: bool,
     /// Colour on standard error.
     pub color: bool,
     /// Lines of the plan and the summary are folded at the width of the terminal that standard output is, or
@@ -112,6 +114,7 @@ impl Default for Options {
             stat: false,
             live: false,
             progress: PROGRESS_DEFAULT,
+            shows_totals: false,
             color: false,
             fold: None,
             unicode: false,

@@ -114,6 +114,7 @@ impl<'a> Session<'a> {
             stat: choice.output.stat,
             live: live && follower.is_none(),
             progress,
+            shows_totals: global.progress != Progress::Auto,
             color: global.color && std::io::IsTerminal::is_terminal(&std::io::stderr()),
             fold: folds(),
             unicode: render::utf8_locale(|name| std::env::var(name).ok()),
