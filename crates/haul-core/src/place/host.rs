@@ -99,6 +99,11 @@ pub trait Host: Any + Send + Sync + fmt::Debug {
         Ok(below.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || above == b"/"))
     }
 
+    /// Whether it is known to be the machine that this process runs on, reached by another route.
+    fn is_here(&self) -> bool {
+        false
+    }
+
     /// How data go from `source` to here, once it was arranged.
     fn data_path(&self, source: &dyn Host) -> DataPath {
         let _ = source;

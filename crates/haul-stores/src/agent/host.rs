@@ -90,6 +90,12 @@ impl Host {
         self.client.standing()?.port
     }
 
+    /// Whether the remote haul runs under the boot of this machine.
+    pub fn is_here(&self) -> bool {
+        let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        !here.is_empty() && self.client.session().is_ok_and(|session| session.remote.boot == here.trim())
+    }
+
     /// A path as the user writes it: relative to the home directory, which `~` is too.
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
         crate::sftp::absolute(&self.home, path)

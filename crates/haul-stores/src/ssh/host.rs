@@ -175,6 +175,10 @@ impl Host for SshHost {
         }
     }
 
+    fn is_here(&self) -> bool {
+        matches!(&self.route, Route::Agent(host) if host.is_here())
+    }
+
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         self.check_home(path)?;
         let refuse = |reason| Err(Error::new(ErrorKind::Unsupported, "open").at(path).because(reason));

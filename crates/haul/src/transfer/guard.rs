@@ -6,6 +6,7 @@ use haul_core::filter::Verdict;
 use haul_core::place::host::without_slash;
 use haul_core::place::{Host, OpenOptions, Role};
 use haul_core::store::Store;
+use haul_stores::local::ThisMachine;
 
 use super::destination::device;
 use super::places::{Asked, Places, Read, Source};
@@ -21,6 +22,7 @@ pub fn check(places: &Places, asked: &Asked<'_>, onto_itself: bool) -> Result<Ve
         let same_volume = from.volume == target.volume || !from_other_machine(source);
         (from.scheme, &from.endpoint) == (target.scheme, &target.endpoint) && same_volume
     };
+    check_here(places, asked)?;
     let mut avoid = None;
     // What a dry run has not made is nowhere yet.
     for source in places.read.iter().filter(|_| places.is_made).filter(is_beside) {
@@ -78,6 +80,32 @@ fn is_walked(asked: &Asked<'_>, store: &dyn Store, leaf: Option<&[u8]>, target: 
     let below = below.strip_prefix(b"/").unwrap_or(below);
     let ends = below.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([below.len()]);
     !ends.into_iter().any(|end| asked.filter.check(&below[..end], true) == Verdict::Exclude)
+}
+
+/// A source of this machine and a destination that is on it, too, but was reached over a network. The path alone could be in another
+/// mount namespace, so that the directory has to be the same.
+fn check_here(places: &Places, asked: &Asked<'_>) -> Result<()> {
+    let (target, is_remote) = (places.target.place(), places.target.place().scheme != "local");
+    if !is_remote || !places.is_made || !places.target_host.is_here() {
+        return Ok(());
+    }
+    let Ok(here) = ThisMachine.open(&target.root, OpenOptions::default()) else { return Ok(()) };
+    if here.identity() != places.target.identity() {
+        return Ok(());
+    }
+    for source in places.read.iter().filter(|source| source.place.scheme == "local" && source.kind == Kind::Dir && !source.matched) {
+        let path = source.leaf.as_ref().map_or_else(|| source.place.root.clone(), |leaf| joined(&source.place.root, leaf));
+        let store = places.roots.iter().map(|root| &*root.store).find(|store| *store.place() == source.place);
+        let is_walked = |store| is_walked(asked, store, source.leaf.as_deref(), &target.root, device(here.identity()));
+        if ThisMachine.contains(&path, &target.root)? && store.is_none_or(is_walked) {
+            return Err(inside(&path));
+        }
+        if asked.deletes && ThisMachine.contains(&target.root, &path)? {
+            let e = Error::new(ErrorKind::Usage, "copy").at(&path);
+            return Err(e.because("the source is inside the destination; --delete would delete it").hint("omit --delete"));
+        }
+    }
+    Ok(())
 }
 
 fn joined(above: &[u8], leaf: &[u8]) -> Vec<u8> {
