@@ -243,7 +243,7 @@ pub fn run(
             let files = layout.counts.first().copied().unwrap_or(0);
             let known = |op, shape| have(op, sized(case, op, shape), files, repetition);
             let mut shape = Shape::new(case.size);
-            let mut is_known = |step: &Step| {
+            let is_known = |step: &Step| {
                 let known = !matches!(step, Step::Measure(op) if !known(*op, shape));
                 shape.after(match step {
                     Step::Clear => Operation::Create,
@@ -251,7 +251,7 @@ pub fn run(
                 });
                 known
             };
-            if plan.iter().all(|step| is_known(step)) {
+            if plan.iter().all(is_known) {
                 continue;
             }
             each(Event::Case { case, repetition, number: (repetition as usize - 1) * cases.len() + at + 1, of })?;

@@ -83,7 +83,8 @@ fn unix(line: &[u8], today: i64) -> Option<(Facts, Vec<u8>)> {
     let size_before = |at: usize| text(at - 1).parse::<u64>().ok();
     // The time, and the last of its words.
     let known = |at: usize| {
-        Some((moment(&text(at), &text(at + 1), &text(at + 2), today)?, at + 2)).or_else(|| iso(&[text(at), text(at + 1), text(at + 2)], at))
+        let words = [text(at), text(at + 1), text(at + 2)];
+        moment(&words[0], &words[1], &words[2], today).map(|time| (time, at + 2)).or_else(|| iso(&words, at))
     };
     let dated = (2..all.len()).find_map(|at| size_before(at).and_then(|size| known(at).map(|(time, last)| (size, Some(time), last))));
     let foreign =

@@ -85,7 +85,7 @@ fn options_are_set_on_what_was_compared_by_content() {
     for key in ["to/a", "to/d/b"] {
         assert_eq!(w.header(key, "content-type").as_deref(), Some("text/x-mine"), "{key}");
     }
-    w.haul("mv --metadata run=7 src/ @/to/").ends(0).out_has("Attributes:  set on 2 entries (metadata)");
+    w.haul("mv --metadata run=7 src/ @/to/").ends(0).out_has("Attributes:  set on 4 entries (metadata of 2)");
     for key in ["to/a", "to/d/b"] {
         assert_eq!(w.header(key, "x-amz-meta-run").as_deref(), Some("7"), "{key}");
         assert_eq!(w.header(key, "content-type").as_deref(), Some("text/x-mine"), "{key}");
