@@ -284,6 +284,8 @@ fn wrong_lengths_are_errors() {
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "closed the connection"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nAccept-Ranges: bytes\r\nContent-Range: bytes 5-9/10\r\n\r\n0123456789", ""),
         (b"garbage\r\n\r\n", "HTTP"),
+        // Another try would get the same: it is not made.
+        (format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000)).leak().as_bytes(), "a header of more than"),
     ] {
         let port = hostile(answer);
         let ran = w.haul(&format!("cp --retries 1 http://127.0.0.1:{port}/file got")).run();

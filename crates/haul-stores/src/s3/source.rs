@@ -371,6 +371,7 @@ impl ContentVerifier for Compared {
 pub(super) fn damaged() -> Error {
     let e = Error::new(ErrorKind::Corrupt, "read").because("the received data does not match the object's checksum");
     e.remedy_is(Remedy::Again)
+        .hint("the server or the network delivered other bytes than were stored: try again; if it stays so, the object is damaged")
 }
 
 /// The same by the ETag.

@@ -3,10 +3,14 @@
 use std::io;
 use std::time::Duration;
 
+use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Remedy};
 use http::Uri;
+use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, Error as Tls, InvalidMessage};
 use ureq::{Error as Failure, Proxy, Timeout};
+
+use crate::http_client::time;
 
 /// The failure of a request to `at`, without the path, or to the proxy through which it went. An `Error` of a request body's
 /// reader comes out as it went in.
@@ -41,6 +45,8 @@ pub fn request_error(failure: Failure, at: &Uri, proxy: Option<&Proxy>, op: &'st
             let proxy = proxy.map_or_else(String::new, |proxy| format!(" {}:{}", proxy.host(), proxy.port()));
             made(ErrorKind::Denied, format!("the proxy{proxy} refused: {words}"))
         }
+        // Another try would get the same.
+        Failure::LargeResponseHeader(_, most) => made(ErrorKind::Unsupported, format!("its answer has a header of more than {most} bytes")),
         Failure::InvalidProxyUrl => made(ErrorKind::Usage, "the proxy's address is none".to_string()),
         other => made(ErrorKind::Io, other.to_string()).remedy_is(Remedy::Again),
     }
@@ -80,8 +86,39 @@ fn of_tls(error: &Tls, made: &dyn Fn(ErrorKind, String) -> Error) -> Error {
         Tls::InvalidCertificate(CertificateError::UnknownIssuer) => {
             made(ErrorKind::Broken, "its certificate is not signed by a trusted authority".to_string()).hint(hint)
         }
-        Tls::InvalidCertificate(why) => made(ErrorKind::Broken, format!("invalid certificate: {why}")).hint(hint),
+        Tls::InvalidCertificate(why) => match in_words(why) {
+            (words, "") => made(ErrorKind::Broken, words).hint(hint),
+            (words, other) => made(ErrorKind::Broken, words).hint(other.to_string()),
+        },
         other => made(ErrorKind::Broken, format!("TLS failed: {other}")),
+    }
+}
+
+/// What is wrong with a certificate, and what can be done where another authority is no help.
+fn in_words(why: &CertificateError) -> (String, &'static str) {
+    let date = |at: &UnixTime| {
+        let date = Time { secs: at.as_secs().cast_signed(), nanos: 0 };
+        time::http_text(date).map(|date| format!(" ({date})")).unwrap_or_default()
+    };
+    let renew = "whoever runs the server has to renew it; check this machine's clock, too";
+    let name = "use the name that the certificate is for, or check the address";
+    match why {
+        CertificateError::ExpiredContext { not_after, .. } => (format!("its certificate has expired{}", date(not_after)), renew),
+        CertificateError::Expired => ("its certificate has expired".into(), renew),
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            (format!("its certificate is not valid yet{}", date(not_before)), "check this machine's clock")
+        }
+        CertificateError::NotValidYet => ("its certificate is not valid yet".into(), "check this machine's clock"),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            // In the form `DnsName("a.example")`.
+            let inner = |name: &String| name.split_once('(').map_or(&name[..], |(_, rest)| rest).trim_matches(['"', ')']).to_string();
+            let names: Vec<String> = presented.iter().take(5).map(inner).collect();
+            (format!("its certificate is for another name: {}", names.join(", ")), name)
+        }
+        CertificateError::NotValidForName => ("its certificate is for another name".into(), name),
+        CertificateError::Revoked => ("its certificate has been revoked".into(), ""),
+        other if other.to_string().contains("CaUsedAsEndEntity") => ("its certificate is that of an authority, not of a server".into(), ""),
+        other => (format!("invalid certificate: {other}"), ""),
     }
 }
 
