@@ -164,6 +164,29 @@ fn a_web_page_is_no_success() {
     assert_eq!(w.list("here"), ["kept"]);
 }
 
+/// What a listing lacks that is cut, or is none, or may be read only in part, is not deleted.
+#[test]
+fn only_a_whole_listing_deletes() {
+    let (w, scripted) = World::scripted();
+    w.tree("here: kept=1");
+    w.put(b"d/new", &[], b"x");
+    let list = || When::method("GET").query("list-type=2");
+    let one = "<Contents><Key>d/new</Key><LastModified>2024-05-01T00:00:00.000Z</LastModified><ETag>\"t\"</ETag><Size>1</Size></Contents>";
+    let first = format!(
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>{one}</ListBucketResult>"
+    );
+    let cut = format!("<ListBucketResult><IsTruncated>false</IsTruncated>{one}");
+    let endless = format!("<ListBucketResult><IsTruncated>true</IsTruncated>{one}</ListBucketResult>");
+    for page in ["", "{}", "<Other><Thing/></Other>", "<html><body><a href=\"x\">x</a></body></html>", &cut, &endless, &first] {
+        scripted.clear();
+        scripted.rule(list(), 2.., Action::Answer(Answer::error(403, "AccessDenied")));
+        scripted.rule(list(), 1..=1, Action::Answer(Answer::new(200, page).with("Content-Type", "application/xml")));
+        let ended = w.haul("sync --delete --force @/d/ here").run();
+        assert_ne!(ended.status.code(), Some(0), "{page}: {ended}");
+        assert!(w.list("here").contains(&"kept".to_string()), "{page}: {ended}");
+    }
+}
+
 #[test]
 fn one_object_that_may_not_be_touched() {
     let (w, scripted) = World::scripted();
