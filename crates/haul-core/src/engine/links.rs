@@ -112,7 +112,7 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
         Err(e) => Err(e),
     };
-    let entry = Entry::bare(name.clone(), kind);
+    let mut entry = Entry::bare(name.clone(), kind);
     match made {
         Ok(true) => {
             entry.target = Some(leader.into());

@@ -45,6 +45,9 @@ pub struct OpenOptions {
     pub nonempty: bool,
     /// For a destination: what may not be looked at counts as absent.
     pub blind: bool,
+    /// For a destination: one file gets a name there, and nothing else is written. Where a directory may have the same name, it does not
+    /// matter.
+    pub one_file: bool,
     /// For a destination: how large new files are laid out over servers.
     pub stripe: Stripe,
     /// For a destination: unfinished files have names of their own for each number. Runs that resume each other have the same.

@@ -142,8 +142,8 @@ pub mod time_range {
     pub const XFS: TimeRange = (i32::MIN as i64, 16_299_260_424);
     /// 1980 to 2107.
     pub const FAT: TimeRange = (315_532_800, 4_354_819_199);
-    /// 1970 to 2106: SFTP of version 3.
-    pub const UNSIGNED: TimeRange = (0, u32::MAX as i64);
+    /// 1970 to 2038: SFTP of version 3, whose 32 bits servers read with a sign or without.
+    pub const SFTP: TimeRange = (0, i32::MAX as i64);
 }
 
 /// What `reopen` reads.

@@ -55,7 +55,7 @@ impl Objects {
             return Err(Error::new(ErrorKind::Usage, "make node").because("the symlink has no target"));
         }
         let key = self.key(name, "make node")?;
-        self.pages.touch(&key);
+        self.touch(&key);
         let written = attributes::write(entry, keep, self.bucket.options.used()).of_its_kind("make node")?;
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, target, &metadata)?;
@@ -69,7 +69,7 @@ impl Objects {
             return self.change_marker(spec);
         }
         let key = self.key(spec.name, "set attributes")?;
-        self.pages.touch(&key);
+        self.touch(&key);
         let absent = || Error::new(ErrorKind::NotFound, "set attributes").because("no such object");
         let head = self.bucket.head(&key)?.ok_or_else(absent)?;
         // Attributes that are not to be set stay as they are.
@@ -112,7 +112,7 @@ impl Objects {
         if marker.is_empty() {
             return Ok(Landed::default());
         }
-        self.pages.touch(&marker);
+        self.touch(&marker);
         let mut bucket = self.bucket.like(spec.entry);
         let mut written = attributes::write(spec.entry, spec.keep, bucket.options.used());
         if self.as_listed(&marker) == Some(None) {
@@ -174,7 +174,7 @@ impl Objects {
             return Ok(lacking);
         }
         if lacking != OptionSet::TAGS {
-            self.pages.touch(&key);
+            self.touch(&key);
             self.copy_object(
                 (&self.bucket, &key),
                 &key,
@@ -199,7 +199,7 @@ impl Objects {
             source.push(b'/');
         }
         let key = if is_dir { self.marker_key(to, "copy")? } else { self.key(to, "copy")? };
-        self.pages.touch(&key);
+        self.touch(&key);
         // A whole bucket has no marker; one that is there already is only given attributes.
         if is_dir && (source.is_empty() || key.is_empty() || self.has_marker(&key)?) {
             return Ok(None);
@@ -276,7 +276,7 @@ impl Objects {
         if old == new {
             return Ok(());
         }
-        [&old, &new].into_iter().for_each(|key| self.pages.touch(key));
+        [&old, &new].into_iter().for_each(|key| self.touch(key));
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
@@ -305,7 +305,7 @@ impl Objects {
         let good: Vec<(Vec<u8>, String)> = good.map(|key| (key.clone(), String::new())).collect();
         for (key, _) in &good {
             self.forget_key(key);
-            self.pages.touch(key);
+            self.touch(key);
         }
         let failed = self.bucket.remove_keys(&good).into_iter().map(|(key, _, e)| (key, e));
         let mut failed: std::collections::HashMap<Vec<u8>, Error> = failed.collect();

@@ -1,6 +1,6 @@
 //! Requests to one endpoint: signed, sent, and retried.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,6 +65,8 @@ pub struct Client {
     pub(super) pace: Pace,
     /// A listing that was to begin behind a key did not.
     pub(super) from_start: AtomicBool,
+    /// Buckets that are there: each is asked for once in a process.
+    pub(super) known_buckets: Mutex<HashSet<String>>,
     /// The service has said once that a credential is over, and no other was to be had.
     expiry_reported: AtomicBool,
     doubted: Mutex<Option<Doubted>>,
@@ -132,6 +134,7 @@ impl Client {
             writes_unconditionally: AtomicBool::new(false),
             pace: Pace::default(),
             from_start: AtomicBool::new(false),
+            known_buckets: Mutex::default(),
             expiry_reported: AtomicBool::new(false),
             doubted: Mutex::default(),
         })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::lock::lock;
 use haul_core::place::{DataPath, Host, Location, OpenOptions, Role};
 use haul_core::store::{MetaSpec, Store};
 use zeroize::Zeroizing;
@@ -108,8 +109,6 @@ pub struct BucketHost {
     trusts: bool,
     cache: Option<Arc<MetadataCache>>,
     recent: Arc<Recent>,
-    /// The object that was looked at together with the bucket.
-    ahead: Recent,
 }
 
 impl BucketHost {
@@ -133,7 +132,7 @@ impl BucketHost {
         let bucket = Bucket { client, name: bucket, options: Arc::new(options(&flags)?) };
         let (look, map_keys, no_markers) = (!flags.server_times, flags.map_keys, flags.no_markers);
         let options = Options { look, map_keys, no_markers, ..Options::default() };
-        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default(), ahead: Recent::default() })
+        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache, recent: Arc::default() })
     }
 
     /// The bucket that an address of this backend was reached as.
@@ -158,6 +157,16 @@ impl BucketHost {
     /// # Errors
     /// There is no such bucket: better now than once for each object.
     pub fn must_exist(&self, access: &Access, location: &Location) -> Result<()> {
+        let known = &self.bucket.client.known_buckets;
+        if lock(known).contains(&self.bucket.name) {
+            return Ok(());
+        }
+        self.is_there(access, location)?;
+        lock(known).insert(self.bucket.name.clone());
+        Ok(())
+    }
+
+    fn is_there(&self, access: &Access, location: &Location) -> Result<()> {
         let path = self.path(location);
         let key = key(&path);
         let is_dir = key.is_empty() || key.ends_with(b"/");
@@ -195,7 +204,7 @@ impl BucketHost {
         let look = || {
             // Without an answer whoever needs it asks again, and says what is wrong.
             let key = object.unwrap_or_default();
-            self.bucket.head(key).map(|head| self.ahead.keep(key, head)).map(|()| true)
+            self.bucket.head(key).map(|head| self.recent.keep_ahead(key, head)).map(|()| true)
         };
         let all: [&(dyn Fn() -> Result<bool> + Sync); 2] = [&exists, &look];
         let asked = &all[..1 + usize::from(object.is_some())];
@@ -301,7 +310,7 @@ impl Host for BucketHost {
             let found = if old.is_some() { old } else { self.bucket.latest().head(key).map_err(named)? };
             return Ok(found.map(|_| Kind::File));
         }
-        let head = self.ahead.take(key, || self.bucket.head(key)).map_err(named)?;
+        let head = self.recent.take_ahead(key, || self.bucket.head(key)).map_err(named)?;
         let kind = head.as_ref().map(|_| Kind::File);
         self.recent.keep(key, head);
         Ok(kind)
@@ -342,9 +351,10 @@ impl Host for BucketHost {
         let distrust = options.untrusted && !self.trusts;
         let no_markers = self.options.no_markers && options.role == Role::Destination;
         let blind = options.blind && options.role == Role::Destination;
+        let one_object = options.one_file && options.role == Role::Destination;
         let (server_times, browses) = (options.role != Role::Destination, options.role == Role::Browse);
         let is_written = options.role == Role::Destination;
-        let options = Options { server_times, distrust, blind, browses, no_markers, ..self.options };
+        let options = Options { server_times, distrust, blind, browses, no_markers, one_object, ..self.options };
         Ok(Arc::new(if is_written { self.written(path, options) } else { self.objects(path, options) }))
     }
 

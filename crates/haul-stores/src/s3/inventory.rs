@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::lock::lock;
 use haul_core::store::Flow;
 use http::Method;
 
@@ -137,6 +138,7 @@ impl Client {
 impl Bucket {
     /// Removes the bucket. `Exists` while there is something in it.
     pub fn remove_bucket(&self) -> Result<()> {
+        lock(&self.client.known_buckets).remove(&self.name);
         self.client.send(&self.call("remove bucket", Method::DELETE, b""), Body::None).map(|_| ())
     }
 

@@ -54,7 +54,7 @@ impl Objects {
         let mut asked = false;
         let head = self.recent.take(&key, || {
             asked = true;
-            self.head(&key)
+            self.recent.take_ahead(&key, || self.head(&key))
         });
         match head? {
             Some(head) => {
@@ -66,6 +66,8 @@ impl Objects {
                 }
                 Ok(entry)
             }
+            // MinIO lists nothing below a key that is an object: what is there would seem to be lost.
+            None if self.options.one_object && !self.bucket.client.is_minio() => Err(no_object()),
             None => {
                 let mut below = key;
                 below.push(b'/');

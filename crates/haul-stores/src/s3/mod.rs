@@ -90,13 +90,24 @@ pub struct Options {
     pub blind: bool,
     /// Make no markers.
     pub no_markers: bool,
+    /// One object is written: what is below its key does not matter.
+    pub one_object: bool,
     /// A few names are looked at, once to see what they are and once to copy them.
     pub browses: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, map_keys: false, distrust: false, blind: false, no_markers: false, browses: false }
+        Options {
+            look: true,
+            server_times: true,
+            map_keys: false,
+            distrust: false,
+            blind: false,
+            no_markers: false,
+            one_object: false,
+            browses: false,
+        }
     }
 }
 
@@ -184,6 +195,12 @@ impl Objects {
         if let Some(cache) = &self.cache {
             cache.wrote(key, size, put, metadata, target);
         }
+    }
+
+    /// A key is written or removed: what was seen of it is old.
+    fn touch(&self, key: &[u8]) {
+        self.pages.touch(key);
+        self.recent.forget(key);
     }
 
     fn forget_key(&self, key: &[u8]) {

@@ -1,4 +1,4 @@
-//! What was learned while the places of a run were opened: the object that was looked at last, and the first page of a directory. The
+//! What was learned while the places of a run were opened: the objects that were looked at last, and the first page of a directory. The
 //! run wants both right after that, and need not ask again.
 
 use std::sync::Mutex;
@@ -12,10 +12,14 @@ use super::flat::FlatPage;
 
 /// For how long an answer holds.
 const HOLDS: Duration = Duration::from_secs(10);
+/// Objects of which an answer is kept: source and destination.
+const HEADS_MOST: usize = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    head: Mutex<Option<Answer<Option<Head>>>>,
+    /// The object that was looked at together with the bucket.
+    ahead: Mutex<Option<Answer<Option<Head>>>>,
+    heads: Mutex<Vec<Answer<Option<Head>>>>,
     page: Mutex<Option<Answer<FlatPage>>>,
 }
 
@@ -38,17 +42,35 @@ impl<T> Answer<T> {
 }
 
 impl Recent {
+    pub fn keep_ahead(&self, key: &[u8], head: Option<Head>) {
+        *lock(&self.ahead) = Some(Answer::new(key, head));
+    }
+
+    /// The answer that came together with the bucket, once; else that of `ask`.
+    pub fn take_ahead(&self, key: &[u8], ask: impl FnOnce() -> Result<Option<Head>>) -> Result<Option<Head>> {
+        let kept = lock(&self.ahead).take_if(|answer| answer.key == key);
+        kept.filter(|answer| answer.holds(key)).map_or_else(ask, |answer| Ok(answer.is))
+    }
+
     pub fn keep(&self, key: &[u8], head: Option<Head>) {
-        *lock(&self.head) = Some(Answer::new(key, head));
+        let mut heads = lock(&self.heads);
+        heads.retain(|answer| answer.key != key);
+        heads.truncate(HEADS_MOST - 1);
+        heads.insert(0, Answer::new(key, head));
     }
 
     /// The answer for a key, once; else that of `ask`.
     pub fn take(&self, key: &[u8], ask: impl FnOnce() -> Result<Option<Head>>) -> Result<Option<Head>> {
-        let kept = lock(&self.head).take_if(|answer| answer.key == key);
-        match kept.filter(|answer| answer.holds(key)) {
-            Some(answer) => Ok(answer.is),
-            None => ask(),
-        }
+        let kept = {
+            let mut heads = lock(&self.heads);
+            heads.iter().position(|answer| answer.key == key).map(|at| heads.remove(at))
+        };
+        kept.filter(|answer| answer.holds(key)).map_or_else(ask, |answer| Ok(answer.is))
+    }
+
+    /// Something was written to a key.
+    pub fn forget(&self, key: &[u8]) {
+        lock(&self.heads).retain(|answer| answer.key != key);
     }
 
     /// Keeps the page that a prefix begins with.

@@ -78,7 +78,7 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
     if store.bucket.options.copies_acl {
         store.bucket.like(spec.entry).options.can_copy_acl("create")?;
     }
-    store.pages.touch(&key);
+    store.touch(&key);
     // The size of a pipe is not known: each write is a part then.
     let known = !spec.entry.is_bare();
     let size = if known { spec.entry.size } else { u64::MAX };
@@ -109,7 +109,7 @@ pub(super) fn upload_of(token: &Token) -> Option<&str> {
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
-    store.pages.touch(&key);
+    store.touch(&key);
     let (own, is_shared) = token.own();
     let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(&own).ok_or_else(gone)?;
     if is_shared {

@@ -91,7 +91,7 @@ impl Objects {
 
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
-        self.pages.touch(&key);
+        self.touch(&key);
         let bucket = self.bucket.like(entry);
         bucket.options.can_copy_acl("write")?;
         let written = attributes::write(entry, keep, bucket.options.used()).of_its_kind("write")?;

@@ -163,7 +163,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         lands_pieces: true,
         // Others may take the bytes of a file only in their order.
         writers_per_file: if client.opens_intact() { WRITERS } else { 1 },
-        mtime_range: time_range::UNSIGNED,
+        mtime_range: time_range::SFTP,
         ..Caps::minimal()
     }
 }

@@ -57,13 +57,9 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
     if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
         path = stream_target(location, &*host, path)?;
     }
-    let options = OpenOptions { role: Role::Destination, ..asked.options };
     let clash = |reason: &str, hint: &str| {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&named(location));
         Err(e.because(reason.to_string()).hint(hint.to_string()))
-    };
-    let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
-        Ok(Destination { store: host.open(path, options)?, host: host.clone(), is_made: true, path: path.to_vec(), rename })
     };
     // What a dry run has not made is empty.
     let unmade = |rename: Option<Vec<u8>>| {
@@ -71,7 +67,11 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
     };
     let check_backup = |target: &[u8]| asked.backup_dir.map_or(Ok(()), |dir| below(target, dir).map(drop));
     let one_file = is_whole && matches!(sources, [Source::Name { kind, .. }] if (*kind != Kind::Dir || asked.exact) && !asked.listed);
+    let options = OpenOptions { role: Role::Destination, one_file, ..asked.options };
     let (above, leaf) = host.split(&path);
+    let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
+        Ok(Destination { store: host.open(path, options)?, host: host.clone(), is_made: true, path: path.to_vec(), rename })
+    };
     // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
     let no_parent = || {
         if asked.is_check {

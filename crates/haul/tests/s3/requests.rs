@@ -41,6 +41,32 @@ fn one_file_into_a_bucket_of_many_prefixes_looks_at_one_key() {
     }
 }
 
+/// Beside the bucket, which is asked for once in a process: a look at each end, and what is done.
+#[test]
+fn one_object_is_looked_at_once_and_the_bucket_once_in_a_process() {
+    let (w, scripted) = World::scripted();
+    w.tree("file=10 other=11");
+    w.put(b"dir/y", &[], b"below");
+    // MinIO lists nothing below an object, so that one there replaces no directory.
+    w.haul("cp file @/dir").ends(23).says("--force");
+    let anonymous = || Action::edit(|answer| answer.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("server")));
+    scripted.clear();
+    scripted.rule(When::any(), .., anonymous());
+    for (words, most) in
+        [("cp file @/dir", 3), ("cp other @/dir", 3), ("cp @/dir here", 3), ("cp @/dir @/copy", 5), ("mv @/copy @/moved", 9)]
+    {
+        scripted.clear_seen();
+        w.haul(words).ends(0);
+        assert!(scripted.requests().len() <= most, "{words}: {:#?}", lines(&scripted));
+    }
+    assert!(w.read("here") == w.read("other") && w.get("moved") == w.read("other") && w.get("dir/y") == b"below");
+    let all: String = (0..5).map(|i| format!("cp file s3://{}/run/{i}\n", w.bucket)).collect();
+    std::fs::write(w.path("lines"), all).expect("written");
+    scripted.clear_seen();
+    w.haul("run lines").ends(0);
+    assert_eq!(scripted.requests().len(), 1 + 2 * 5, "{:#?}", lines(&scripted));
+}
+
 #[test]
 fn an_object_of_some_megabytes_is_one_request_in_each_direction() {
     let (w, scripted) = World::scripted();

@@ -17,7 +17,7 @@ fn decode<T: Copy>(table: &[T], byte: u8, what: &str) -> Result<T> {
 
 /// At most eight: three bits say which.
 pub const TIME_RANGES: [TimeRange; 6] =
-    [time_range::ANY, time_range::SMALL, time_range::EXT4, time_range::XFS, time_range::FAT, time_range::UNSIGNED];
+    [time_range::ANY, time_range::SMALL, time_range::EXT4, time_range::XFS, time_range::FAT, time_range::SFTP];
 
 const KINDS: [Kind; 8] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block, Kind::Unknown];
 
