@@ -273,7 +273,8 @@ fn nothing_is_moved_onto_or_deleted_from_itself_through_a_login() {
                 ended.says(if words.starts_with("sync") { "it is the source," } else { "source and destination are the same file," });
             }
             // What a mirror of `sub` has no use for beside `sub` goes.
-            let left = if words.starts_with("sync") && !route.is_empty() { "b c l sub/ sub/b sub/c sub/l" } else { "a sub/ sub/b sub/c sub/l" };
+            let left =
+                if words.starts_with("sync") && !route.is_empty() { "b c l sub/ sub/b sub/c sub/l" } else { "a sub/ sub/b sub/c sub/l" };
             assert_eq!(w.names("d"), left, "{route} {words}");
             w.sh("rm -rf d && cp -a kept d");
         }
