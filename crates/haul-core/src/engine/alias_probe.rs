@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
@@ -15,50 +15,47 @@ use crate::lock::lock;
 use crate::store::{MetaSpec, Store, Token};
 
 use super::context::Context;
-use super::sources::Copies;
 use super::tries::{retry, retry_gone};
 
 /// What a probe was made for.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
-    /// One device of a root: a probe in any of its directories speaks for all.
+    /// One device of a root, 0 where the source has none: a probe in any of its directories speaks for all.
     Device(usize, u64),
-    /// One directory, by its path, where the source has no devices.
+    /// One directory of the source or the destination.
     Dir(usize, Vec<u8>),
 }
 
+/// Answers so far. Whoever needs one that is being found out waits for it.
 #[derive(Debug, Default)]
 pub struct AliasProbe {
-    known: Mutex<HashMap<Scope, bool>>,
+    known: Mutex<HashMap<Scope, Arc<Mutex<Option<bool>>>>>,
 }
 
 impl AliasProbe {
     /// Whether the directory `dir` of the destination is the one of the same path below this root.
     /// `device` is that of the entries that are to go, 0 where it is not known.
-    pub fn is_source(&self, cx: &Context, root: usize, dir: &Dir, device: u64, copies: Copies) -> Result<bool> {
+    pub fn is_source(&self, cx: &Context, root: usize, dir: &Dir, device: u64) -> Result<bool> {
         let store = &*cx.job.roots[root].store;
         let on = |store: &dyn Store| store.identity().map(|(device, _)| device);
         let is_one = |source: u64| on(cx.target()) == Some(source) && (device == 0 || device == source);
         if cx.ends.same_system && on(store).is_some_and(is_one) {
             return Ok(false);
         }
-        // What was written over the source itself has another inode or time by now.
-        let scope = match (device, copies) {
-            (0, Copies::Found) => Scope::Dir(root, dir.path()),
-            _ => Scope::Device(root, device),
-        };
-        self.once(scope, || probe(cx, dir, store, dir))
+        self.once(cx, Scope::Device(root, device), || probe(cx, dir, store, dir))
     }
 
     /// Whether a directory of the source is the destination's root. It is asked where the end of the destination's path is the
     /// directory's.
     pub fn is_target(&self, cx: &Context, root: usize, entry: &Entry) -> Result<bool> {
         let path = entry.name.path();
-        if !cx.writes() || !ends_with(&cx.target().place().root, &path) {
+        // On one system inodes tell: `Job::avoid`.
+        let by_inode = cx.ends.same_system && entry.ino != 0;
+        if by_inode || !cx.writes() || !ends_with(&cx.target().place().root, &path) {
             return Ok(false);
         }
         let dir = entry.name.dir.child(&entry.name.leaf);
-        self.once(Scope::Dir(root, [&b"/"[..], &path].concat()), || probe(cx, &Dir::root(), &*cx.job.roots[root].store, &dir))
+        self.once(cx, Scope::Dir(root, [&b"/"[..], &path].concat()), || probe(cx, &Dir::root(), &*cx.job.roots[root].store, &dir))
     }
 
     /// Whether a directory of the destination is a root of the source, or one that was named. It is asked where the end of the
@@ -74,7 +71,7 @@ impl AliasProbe {
             for part in parts {
                 let full = [&at.store.place().root[..], b"/", &part.path()].concat();
                 let scope = || Scope::Dir(root, [&path[..], b"//", &part.path()].concat());
-                if cx.writes() && ends_with(&full, &path) && self.once(scope(), || probe(cx, &dir, &*at.store, &part))? {
+                if cx.writes() && ends_with(&full, &path) && self.once(cx, scope(), || probe(cx, &dir, &*at.store, &part))? {
                     return Ok(true);
                 }
             }
@@ -82,34 +79,44 @@ impl AliasProbe {
         Ok(false)
     }
 
-    fn once(&self, scope: Scope, probe: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        let mut known = lock(&self.known);
-        if let Some(same) = known.get(&scope) {
-            return Ok(*same);
+    fn once(&self, cx: &Context, scope: Scope, probe: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        let answer = lock(&self.known).entry(scope).or_default().clone();
+        let mut answer = lock(&answer);
+        if let Some(same) = *answer {
+            return Ok(same);
         }
+        cx.cancel.check()?;
         let same = probe()?;
-        known.insert(scope, same);
+        *answer = Some(same);
         Ok(same)
     }
 }
 
 /// Whether the parts of `end` are the last parts of `path`.
 fn ends_with(path: &[u8], end: &[u8]) -> bool {
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    path.strip_suffix(end).is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
+    let length = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    path[..length].strip_suffix(end).is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
 }
 
 /// The probe's content: what an answer for any name is not likely to have in size.
 const CONTENT: &[u8] = b"made by haul to find out whether two directories are one; it may be removed\n";
 
+/// Servers may refuse names that begin with a dot: then it is tried once more without.
 fn probe(cx: &Context, at: &Dir, store: &dyn Store, from: &Dir) -> Result<bool> {
     let number = || RandomState::new().hash_one(std::process::id());
     // The form of a staging name: no listing shows it.
-    let leaf = format!(".haul-{:016x}{:016x}", number(), number()).into_bytes();
-    let name = Name::new(at, &leaf);
+    let leaf = format!(".haul-{:016x}{:016x}", number(), number());
+    match probe_with(cx, at, store, from, leaf.as_bytes()) {
+        Err(e) if e.kind() == ErrorKind::Denied => probe_with(cx, at, store, from, &leaf.as_bytes()[1..]),
+        found => found,
+    }
+}
+
+fn probe_with(cx: &Context, at: &Dir, store: &dyn Store, from: &Dir, leaf: &[u8]) -> Result<bool> {
+    let name = Name::new(at, leaf);
     let mut entry = Entry::bare(name.clone(), Kind::File);
     (entry.size, entry.mode, entry.have) = (CONTENT.len() as u64, 0o600, MetaMask::BASIC);
-    let staged = journal::staged(&Token(leaf[..].into()));
+    let staged = journal::staged(&Token(leaf.into()));
     let intent = cx.target().staging(&entry).and_then(|_| cx.journal.intent(&at.path(), &mut std::iter::once(&staged[..])).ok());
     let failed = |e: Error| {
         let reason = format!("whether the destination is the source itself could not be found out: {}", e.reason());
@@ -129,9 +136,10 @@ fn probe(cx: &Context, at: &Dir, store: &dyn Store, from: &Dir) -> Result<bool> 
         }
     })
     .map_err(failed)?;
-    let found = retry(|| match store.stat(&Name::new(from, &leaf), MetaMask::NONE) {
+    let found = retry(|| match store.stat(&Name::new(from, leaf), MetaMask::NONE) {
         Ok(found) => Ok(found.kind == Kind::File && found.size == CONTENT.len() as u64),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished) => Ok(false),
+        // A server that answers every name, without a length, is none that has the file.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished | ErrorKind::Unsupported) => Ok(false),
         Err(e) => Err(e),
     });
     retry_gone(|| cx.target().remove(&[Entry::bare(name.clone(), Kind::File)]).pop().unwrap_or(Ok(()))).map_err(failed)?;
@@ -150,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_path_ends_with_whole_parts() {
-        assert!(ends_with(b"/a/b/c", b"b/c") && ends_with(b"/a/b/c/", b"c") && ends_with(b"b/c", b"b/c"));
+        assert!(ends_with(b"/a/b/c", b"b/c") && ends_with(b"/a/b/c//", b"c") && ends_with(b"b/c", b"b/c"));
         assert!(!ends_with(b"/a/bb/c", b"b/c") && !ends_with(b"/a", b"b/a"));
     }
 }

@@ -18,7 +18,6 @@ use crate::store::{Flow, remove_emptied};
 use super::backup::{back_up_by_rename, leads_to};
 use super::context::Context;
 use super::post_pass::IN_MEMORY;
-use super::sources::Copies;
 use super::tries::{gone_is_done, retry_each};
 use crate::lock::lock;
 
@@ -127,6 +126,8 @@ pub fn gives_way(cx: &Context, target: &Entry) -> Result<bool> {
     let Some(deletion) = cx.job.deletion else { return Ok(false) };
     let most = match deletion.most {
         None => return Ok(true),
+        // The others' deletes are not known before the end.
+        _ if cx.ranks.is_some() => return Ok(false),
         Some(MaxDelete::Percent(_)) => return Ok(false),
         Some(MaxDelete::Count(most)) => most,
     };
@@ -199,7 +200,7 @@ pub fn remove_marked(cx: &Arc<Context>) {
 
 /// Whether the destination's directory is the source's by another route: then nothing is too many.
 fn is_in_source(cx: &Context, entry: &Entry) -> bool {
-    let alias = |root| cx.alias.is_source(cx, root, &entry.name.dir, 0, Copies::Written);
+    let alias = |root| cx.alias.is_source(cx, root, &entry.name.dir, 0);
     let refused = match (0..cx.job.roots.len()).map(alias).find(|same| !matches!(same, Ok(false))) {
         _ if cx.job.dry => return false,
         None | Some(Ok(false)) => return false,

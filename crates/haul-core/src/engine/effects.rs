@@ -19,7 +19,7 @@ use super::context::Context;
 use super::deletes::{delete_tree, gives_way};
 use super::planned::{Plans, decide, place, sort_out};
 use super::references::link;
-use super::sources::{Copies, remove_sources};
+use super::sources::remove_sources;
 use super::task::Effect;
 use super::tries::{retry, retry_gone};
 
@@ -63,7 +63,7 @@ fn one(cx: &Context, work: &Arc<DirWork>, effect: Effect, plans: &mut Plans) {
             false => sort_out(cx, work, entry, step, false, plans),
         },
         Effect::RemoveSource(entry) => {
-            remove_sources(cx, work, std::slice::from_ref(&entry), Copies::Found);
+            remove_sources(cx, work, std::slice::from_ref(&entry));
             plans.next.done += 1;
         }
     }

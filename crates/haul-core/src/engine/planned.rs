@@ -203,7 +203,15 @@ pub fn first_attributes(cx: &Context, root: usize, entry: &mut Entry) {
         return;
     }
     let earlier = cx.job.roots[..root].iter().enumerate().filter(|(_, root)| root.pick.means(&entry.name));
-    let first = earlier.filter_map(|(i, root)| Some((i, retry(|| root.store.stat(&entry.name, cx.planner.keep)).ok()?)));
+    let first = earlier.filter_map(|(i, root)| match retry(|| root.store.stat(&entry.name, cx.planner.keep)) {
+        Ok(first) => Some((i, first)),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished) => None,
+        Err(e) => {
+            let e = e.on(&entry.name).kind_is(ErrorKind::Denied);
+            cx.out.fail(&e.hint("an earlier source may have this directory, with other attributes, and could not be read"), Kind::Dir);
+            None
+        }
+    });
     if let Some((i, mut first)) = first.into_iter().find(|(_, first)| first.kind == Kind::Dir) {
         cx.transform(i, &mut first);
         *entry = Entry { name: entry.name.clone(), dev: entry.dev, ino: entry.ino, ..first };

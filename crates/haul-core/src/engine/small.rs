@@ -20,7 +20,7 @@ use super::clock::Load;
 use super::context::Context;
 use super::file::{self, open_file::OpenFile};
 use super::owners::Owners;
-use super::sources::{Copies, remove_sources};
+use super::sources::remove_sources;
 use super::space::explain;
 use super::task::{Check, Placing, Small};
 use super::tries::{retry, retry_each};
@@ -307,7 +307,7 @@ fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &
         }
     }
     if cx.job.remove_source {
-        remove_sources(cx, work, &made, Copies::Written);
+        remove_sources(cx, work, &made);
     }
     cx.out.report().times.metadata += began.elapsed();
     cx.sched.items_done(work, items.len());
@@ -383,7 +383,7 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
         }
     }
     if cx.job.remove_source {
-        remove_sources(cx, work, &set_entries, Copies::Found);
+        remove_sources(cx, work, &set_entries);
     }
     cx.out.report().times.metadata += began.elapsed();
     cx.sched.items_done(work, items.len());

@@ -19,16 +19,9 @@ use super::context::Context;
 use super::post_pass::{IN_MEMORY, sorted};
 use super::tries::{gone_is_done, look_up, retry_each};
 
-/// Whether this run wrote the copies, or found them at the destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    Written,
-    Found,
-}
-
 /// Removes entries of one directory of the source, whose copies are verified. Names of files with several names wait until all of
 /// them are placed: see [`remove_linked`].
-pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[Entry], copies: Copies) {
+pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[Entry]) {
     let is_linked = |entry: &Entry| cx.job.links.hard && entry.nlink > 1;
     {
         let mut hard = cx.hard();
@@ -42,7 +35,7 @@ pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[Entry], copies: C
         return;
     }
     work.timed.call_once(|| record_time(cx, work.root, &work.dir, work.entry.as_ref().map(|entry| entry.mtime)));
-    remove(cx, work.root, &work.dir, &alone, copies);
+    remove(cx, work.root, &work.dir, &alone);
 }
 
 /// A run that goes on with this one gives the copy of the directory the time that the source's has now. Of one whose entry is not at
@@ -134,14 +127,14 @@ impl Group {
             let (root, dir) = (names[0].0, &names[0].1.name.dir);
             record_time(cx, root, dir, None);
             let entries: Vec<&Entry> = names.iter().map(|(_, entry)| entry).collect();
-            remove(cx, root, dir, &entries, Copies::Found);
+            remove(cx, root, dir, &entries);
         }
     }
 }
 
-fn remove(cx: &Context, root: usize, dir: &Dir, entries: &[&Entry], copies: Copies) {
+fn remove(cx: &Context, root: usize, dir: &Dir, entries: &[&Entry]) {
     let Some(first) = entries.first() else { return };
-    let alias = cx.alias.is_source(cx, root, dir, first.dev, copies);
+    let alias = cx.alias.is_source(cx, root, dir, first.dev);
     if let Some(refused) = alias.map_or_else(|e| Some(e.hint("the source was kept")), |same| same.then(is_itself)) {
         return entries.iter().for_each(|entry| cx.out.fail(&refused.again().renamed(&entry.name), entry.kind));
     }

@@ -17,7 +17,7 @@ use crate::tune::Op;
 
 use super::context::Context;
 use super::file::open_file::OpenFile;
-use super::sources::{Copies, remove_sources};
+use super::sources::remove_sources;
 use super::space::explain;
 use super::task::Check;
 use super::tries::{gone_is_done, retry};
@@ -129,7 +129,7 @@ fn done(cx: &Context, checks: Vec<Check>) {
             }
         }
         if cx.job.remove_source {
-            remove_sources(cx, &checks[0].work, &good, Copies::Written);
+            remove_sources(cx, &checks[0].work, &good);
         }
         cx.sched.items_done(&checks[0].work, checks.len());
     }

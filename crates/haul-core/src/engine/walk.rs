@@ -101,22 +101,9 @@ fn gone(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished)
 }
 
-/// Some servers say of a directory that may not be entered that it is not there. Whether it is still there says its parent.
+/// Some servers say of a directory that may not be entered that it is not there.
 fn is_still_there(cx: &Context, work: &DirWork) -> bool {
-    let name = Name::of(&work.dir);
-    let store = cx.source(work);
-    if store.stat(&name, MetaMask::NONE).is_ok_and(|entry| entry.kind == Kind::Dir) {
-        return true;
-    }
-    let mut found = false;
-    let listed = !name.leaf.is_empty()
-        && store
-            .list(&name.dir, &mut |entry| {
-                found = found || entry.is_ok_and(|entry| entry.name.leaf == name.leaf);
-                if found { Flow::Stop } else { Flow::Go }
-            })
-            .is_ok();
-    listed && found
+    cx.source(work).stat(&Name::of(&work.dir), MetaMask::NONE).is_ok_and(|entry| entry.kind == Kind::Dir)
 }
 
 fn unlistable(e: &Error) -> Error {

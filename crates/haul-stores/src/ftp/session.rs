@@ -100,8 +100,8 @@ impl Session {
         drop(data);
         read?;
         let last = self.control.reply(op)?.done(op)?;
-        // vsftpd: "Transfer done (but failed to open directory)."
-        if last.says(&["fail", "denied", "cannot", "can't", "could not", "unable"]) {
+        // vsftpd's words. Others name the directory here, which may have any name.
+        if last.says(&["failed to open directory"]) {
             return Err(Failed::Error(last.failure(op).kind_is(ErrorKind::Denied)));
         }
         Ok(all)

@@ -17,9 +17,11 @@ const MOST_LINKS: u32 = 40;
 
 const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Whether paths are resolved here, and not by the kernel.
+/// Whether paths are resolved here, and not by the kernel: for a root of the machine, not for one of a user namespace, which has no more
+/// rights than its user and sees the links of others as those of nobody (user_namespaces(7)).
 fn is_needed() -> bool {
-    rustix::process::geteuid().is_root()
+    let is_whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    rustix::process::geteuid().is_root() && std::fs::read_to_string("/proc/self/uid_map").map_or(true, is_whole)
 }
 
 /// The file at `path`, opened with `flags`; it may be created.

@@ -19,6 +19,7 @@ use super::inventory::Object;
 use super::look::whole_seconds;
 use super::pages::{Listed, Page, Pager, Step, after_all};
 use crate::http_client::parallel::in_parallel;
+use crate::staging::is_staging;
 
 /// Objects beside a directory that are remembered. Beyond that, an object hides its directory.
 pub const HIDDEN_MOST: usize = 4096;
@@ -65,7 +66,8 @@ impl Objects {
     /// The same for all keys that begin with this name's, and nothing was written beside it since.
     pub(super) fn was_listed_without_any(&self, key: &[u8]) -> bool {
         let dir = &key[..key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
-        if self.bucket.options.version.is_some() || self.pages.is_touched(dir) {
+        // A probe is looked for after the listing, and may have been written through another address.
+        if self.bucket.options.version.is_some() || self.pages.is_touched(dir) || is_staging(&key[dir.len()..]) {
             return false;
         }
         let has_none = |page: Arc<Page>| {

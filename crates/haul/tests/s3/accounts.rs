@@ -194,3 +194,22 @@ fn each_side_has_a_region_of_its_own() {
         assert!(first.header("authorization").is_some_and(|signed| signed.contains(region)), "{bucket}: {first:?}");
     }
 }
+
+/// One server under two names: the listing of the source was taken before the probe was written.
+#[test]
+fn nothing_is_moved_onto_itself_through_another_address() {
+    let w = World::new();
+    let other = Endpoint { url: w.real.url.replace("127.0.0.1", "localhost"), ..w.real.clone() };
+    assert_ne!(other.url, w.real.url);
+    profiles(&w, &[("one", &w.real), ("two", &other)]);
+    w.tree("src: a=1K d/b=2K d/sub/c=3K");
+    let go = |words: &str, from: &str, to: &str| w.haul(words).arg(at("one", &w, from)).arg(at("two", &w, to));
+    w.haul("cp -r src/").arg(at("one", &w, "/t/")).ends(0);
+    for words in ["mv", "cp -r --remove-source-files", "cp -r -c --remove-source-files", "cp -r -I --remove-source-files"] {
+        go(words, "/t/", "/t/").ends(23).says("reached by another route");
+    }
+    // What `sub` has no use for beside it goes; itself it does not.
+    go("sync --delete", "/t/d/sub/", "/t/d/").ends(23).says("it is the source, reached by another route");
+    w.haul("cp -r").arg(at("one", &w, "/t/")).arg("back").ends(0);
+    assert_eq!((w.read("back/a"), w.read("back/d/sub/c")), (w.read("src/a"), w.read("src/d/sub/c")));
+}

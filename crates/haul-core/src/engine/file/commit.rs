@@ -24,7 +24,7 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
     let now = retry(|| ends.source.stamp()).map_err(Error::of_source);
     spent.metadata += began.elapsed();
     let now = now?;
-    if now != entry.stamp() && !has_grown(cx, entry, &now) {
+    if now != entry.stamp() && !has_grown(cx, ends, entry, &now)? {
         return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
     }
     let mut to_verify = cx.job.verify;
@@ -68,14 +68,30 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
 
 /// Whether the source is the same file and longer than when it was opened, as a log that is written to: a copy up to that length is
 /// what was asked for. A move and a verified copy have to be of the whole.
-fn has_grown(cx: &Context, entry: &Entry, now: &Stamp) -> bool {
-    let grown = !cx.job.verify && now.version == entry.version && entry.version != 0 && now.size > entry.size;
+fn has_grown(cx: &Context, ends: &Ends, entry: &Entry, now: &Stamp) -> Result<bool> {
+    let is_longer = !cx.job.verify && now.version == entry.version && entry.version != 0 && now.size > entry.size;
+    let grown = is_longer && has_same_ends(cx, ends, entry.size)?;
     if grown {
         let shown = crate::entry::show(&entry.name.path());
         let size = crate::units::bytes(entry.size);
         cx.out.warn(Warning::Note(format!("{shown}: grew while it was copied; the copy has the {size} that it had when it was opened")));
     }
-    grown
+    Ok(grown)
+}
+
+/// Whether what was written begins and ends as the source does now: one that was rewritten, and is longer by that, does not. Where only a
+/// committed file can be read this is not known.
+fn has_same_ends(cx: &Context, ends: &Ends, size: u64) -> Result<bool> {
+    const LOOK: u64 = 64 << 10;
+    let written = match ends.sink.reread() {
+        Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(true),
+        written => written?,
+    };
+    let mut spent = Spent::default();
+    [0..size.min(LOOK), size.saturating_sub(LOOK)..size].into_iter().try_fold(true, |same, part| {
+        let now = cx.meter.hash(&*ends.source, part.clone(), &mut spent).map_err(Error::of_source)?;
+        Ok(same && now == cx.meter.hash(&*written, part, &mut spent)?)
+    })
 }
 
 /// Verifies by a digest that the destination computes of what was written; `false` if it has to be read.

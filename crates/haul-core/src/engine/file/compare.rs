@@ -7,7 +7,7 @@ use crate::bundle::Spent;
 use crate::engine::context::Context;
 use crate::engine::digest::{self, Side};
 use crate::engine::references::link;
-use crate::engine::sources::{Copies, remove_sources};
+use crate::engine::sources::remove_sources;
 use crate::engine::tries::retry;
 use crate::entry::{Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Result};
@@ -180,7 +180,7 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
     }
     if cx.job.remove_source && cx.writes() {
         retry(|| cx.target().sync(&[&name]))?;
-        remove_sources(cx, &file.work, std::slice::from_ref(entry), Copies::Found);
+        remove_sources(cx, &file.work, std::slice::from_ref(entry));
     }
     cx.sched.items_done(&file.work, 1);
     Ok(())

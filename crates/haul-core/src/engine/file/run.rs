@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::bundle::Spent;
 use crate::engine::context::Context;
-use crate::engine::sources::{Copies, remove_sources};
+use crate::engine::sources::remove_sources;
 use crate::entry::{Entry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Act, Step};
@@ -166,7 +166,7 @@ fn done(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, landed: Lande
     let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };
     cx.out.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
     if cx.job.remove_source {
-        remove_sources(cx, &file.work, std::slice::from_ref(entry), Copies::Written);
+        remove_sources(cx, &file.work, std::slice::from_ref(entry));
     }
     cx.sched.items_done(&file.work, 1);
 }

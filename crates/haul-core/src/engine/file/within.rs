@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::engine::context::Context;
-use crate::engine::sources::{Copies, remove_sources};
+use crate::engine::sources::remove_sources;
 use crate::engine::tries::retry;
 use crate::engine::verify;
 use crate::entry::{Entry, Kind, MetaMask};
@@ -67,7 +67,7 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
     cx.out.refused(&entry, landed.refused);
     cx.out.item(file.step.action(Kind::File), file.step.why, &entry);
     if cx.job.remove_source {
-        remove_sources(cx, &file.work, std::slice::from_ref(&entry), Copies::Written);
+        remove_sources(cx, &file.work, std::slice::from_ref(&entry));
     }
     cx.sched.items_done(&file.work, 1);
     Ok(true)
