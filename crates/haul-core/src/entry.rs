@@ -122,6 +122,8 @@ impl MetaMask {
     pub const ATIME: Self = MetaMask(512);
     /// Beside refused attributes only: mode or times were refused for want of permission, not because they are not supported.
     pub const DENIED: Self = MetaMask(1024);
+    /// [`Entry::ctime`]: never kept, asked for where a name is to be removed on proof.
+    pub const CTIME: Self = MetaMask(2048);
 
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -56,7 +56,7 @@ pub fn perform(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, bundle
 fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct: bool, bundle: &mut Bundle, load: &mut Load) {
     let steps: Vec<Step> = items.iter().map(|item| item.step).collect();
     bundle.clear();
-    bundle.keep = cx.job.keep;
+    bundle.keep = if cx.job.remove_source { cx.job.keep.with(MetaMask::CTIME) } else { cx.job.keep };
     bundle.follow = cx.job.links.follow;
     bundle.direct = direct;
     // What waits to be verified under its staging name is synced when it has its own.

@@ -140,7 +140,7 @@ fn remove(cx: &Context, root: usize, dir: &Dir, entries: &[&Entry]) {
     }
     let source = &*cx.job.roots[root].store;
     let leaves: Vec<&[u8]> = entries.iter().map(|entry| &*entry.name.leaf).collect();
-    let found = look_up(source, dir, &leaves, MetaMask::NONE, cx.job.links.follow);
+    let found = look_up(source, dir, &leaves, MetaMask::CTIME, cx.job.links.follow);
     let mut removable = Vec::with_capacity(entries.len());
     for (found, entry) in found.into_iter().zip(entries) {
         match found {

@@ -139,7 +139,7 @@ impl Store for Remote {
     }
 
     fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
-        let most = if want.is_empty() { 1000 } else { WITH_XATTRS };
+        let most = if want.without(MetaMask::CTIME).is_empty() { 1000 } else { WITH_XATTRS };
         let asked: Vec<(&[&[u8]], Result<Ticket>)> = leaves
             .chunks(most)
             .map(|batch| {

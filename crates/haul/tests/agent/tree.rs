@@ -2,6 +2,7 @@
 
 use haul_test::compare::What;
 use haul_test::nasty;
+use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
 use haul_test::volume::Mounted;
 
 use crate::support::World;
@@ -303,4 +304,23 @@ fn a_destination_in_the_source_is_seen_over_ssh_too() {
     }
     w.haul("cp -a --exclude=/backup src/ testhost:~/src/backup").ends(0);
     assert_eq!(w.names("src/backup"), "a d/ d/b");
+}
+
+/// The remote host tells the ctime too: size and time of what was rewritten may be those of before.
+#[test]
+fn what_is_rewritten_on_its_host_before_it_is_removed_stays() {
+    let w = World::new("s: small=1K large=400K z=1K back/:");
+    w.sh("find s -exec touch -d '2020-02-02 02:02:02' {} +");
+    let mounted = SlowFs::mount(&w.path("back"), Options { threads: 4, ..Options::fast() }).expect("FUSE");
+    mounted.faults().add(Fault::always("z", FaultKind::ReadHang { duration: std::time::Duration::from_secs(300) }));
+    let mut run = w.haul("mv -j 1 testhost:~/s/").arg(mounted.path().join("d")).start();
+    run.until("a copy that is read back", || mounted.faults().struck() > 0);
+    let rest = if w.has("s/large") { "large small" } else { "small" };
+    w.sh("for f in s/small s/large; do if [ -e $f ]; then printf x | dd of=$f conv=notrunc status=none; touch -d '2020-02-02 02:02:02' $f; fi; done");
+    mounted.faults().clear();
+    let ended = run.wait();
+    // The large one may not have been read yet.
+    assert!(w.names("s") == rest || w.names("s") == "small", "{}", w.names("s"));
+    assert!(w.read("s/small").starts_with(b"x"), "{ended}");
+    ended.code(23).says("it changed after it was read; the source was kept");
 }

@@ -179,6 +179,13 @@ fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spe
         let now = retry(|| source.stamp()).map_err(Error::of_source)?;
         (entry.size, entry.mtime, entry.version) = (now.size, now.mtime, now.version);
     }
+    // A listing over a network does not tell it.
+    if cx.job.remove_source && entry.ctime == 0 && entry.ino != 0 {
+        let now = retry(|| cx.source(&file.work).stat(&entry.name, MetaMask::CTIME)).map_err(Error::of_source)?;
+        if now.stamp() == entry.stamp() {
+            entry.ctime = now.ctime;
+        }
+    }
     entry.headers = source.headers();
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {

@@ -38,7 +38,7 @@ pub fn get_bundle(store: &dyn Store, bundle: &mut Bundle, to: &mut Writer) -> Ve
                     _ => runs.push(item.at.clone()),
                 }
                 length += own;
-                to.byte(0).attributes(&item.entry).number(own as u64)
+                to.byte(0).attributes_of(&item.entry, bundle.keep).number(own as u64)
             }
             // It is larger than it was listed: left to be read as a large file.
             _ => to.byte(1).attributes(&item.entry),

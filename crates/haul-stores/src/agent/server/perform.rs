@@ -303,7 +303,8 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
     match kind {
         ops::STAT => {
             let name = names.name(from)?;
-            to.attributes(&store.stat(&name, from.mask()?)?);
+            let want = from.mask()?;
+            to.attributes_of(&store.stat(&name, want)?, want);
         }
         ops::STAT_MANY => {
             let dir = names.dir(from)?;
@@ -311,7 +312,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             let leaves: Vec<&[u8]> = (0..from.count()?).map(|_| from.bytes()).collect::<Result<_>>()?;
             for found in store.stat_many(&dir, &leaves, want, follow) {
                 match found {
-                    Found::Entry(entry) => to.byte(0).attributes(&entry),
+                    Found::Entry(entry) => to.byte(0).attributes_of(&entry, want),
                     Found::Absent => to.byte(1),
                     Found::Failed(e) => to.byte(2).error(&e),
                 };

@@ -131,6 +131,10 @@ impl<'a> Parser<'a> {
         if flags & 8 != 0 {
             entry.xattrs = Some(Box::new(self.xattrs()?));
         }
+        if entry.have.has(MetaMask::CTIME) {
+            entry.ctime = self.number()?;
+            entry.have = entry.have.without(MetaMask::CTIME);
+        }
         Ok(entry)
     }
 

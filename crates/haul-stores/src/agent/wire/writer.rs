@@ -117,11 +117,17 @@ impl Writer {
         self
     }
 
-    /// All of an entry but its name.
+    /// All of an entry but its name and its ctime.
     pub fn attributes(&mut self, entry: &Entry) -> &mut Self {
+        self.attributes_of(entry, MetaMask::NONE)
+    }
+
+    /// The same with the ctime, if that is wanted: versions of haul that do not ask for it do not know it.
+    pub fn attributes_of(&mut self, entry: &Entry, want: MetaMask) -> &mut Self {
+        let ctime = if entry.ctime == 0 { MetaMask::NONE } else { want.and(MetaMask::CTIME) };
         let same = u8::from(entry.stored == entry.size) | u8::from(entry.version == entry.ino) << 1;
         let more = u8::from(entry.target.is_some()) << 2 | u8::from(entry.xattrs.is_some()) << 3;
-        self.byte(kind_to(entry.kind)).byte(same | more).mask(entry.have);
+        self.byte(kind_to(entry.kind)).byte(same | more).mask(entry.have.with(ctime));
         // Also of an entry that was not looked up: what is written from standard input has a size all the same.
         self.number(entry.size).time(entry.mtime).number(entry.mode.into()).number(entry.uid.into()).number(entry.gid.into());
         self.number(entry.rdev).number(entry.nlink.into()).number(entry.dev);
@@ -137,6 +143,9 @@ impl Writer {
         }
         if let Some(xattrs) = &entry.xattrs {
             self.xattrs(xattrs);
+        }
+        if !ctime.is_empty() {
+            self.number(entry.ctime);
         }
         self
     }
