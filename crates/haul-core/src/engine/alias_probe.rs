@@ -42,7 +42,18 @@ impl AliasProbe {
         if cx.ends.same_system && on(store).is_some_and(is_one) {
             return Ok(false);
         }
-        self.once(cx, Scope::Device(root, device), || probe(cx, dir, store, dir))
+        let there = (cx.target(), dir);
+        self.once(cx, Scope::Device(root, device), || {
+            if probe(cx, there, (store, dir))? {
+                return Ok(true);
+            }
+            if !cx.job.remove_source {
+                return Ok(false);
+            }
+            // A source that caches its directories, or is a layer of the destination, does not show what was made there: the other way
+            // round it shows. Where nothing can be made nothing can be removed either.
+            Ok(probe(cx, (store, dir), there).unwrap_or(false))
+        })
     }
 
     /// Whether a directory of the source is the destination's root. It is asked where the end of the destination's path is the
@@ -55,14 +66,15 @@ impl AliasProbe {
             return Ok(false);
         }
         let dir = entry.name.dir.child(&entry.name.leaf);
-        self.once(cx, Scope::Dir(root, [&b"/"[..], &path].concat()), || probe(cx, &Dir::root(), &*cx.job.roots[root].store, &dir))
+        self.once(cx, Scope::Dir(root, [&b"/"[..], &path].concat()), || {
+            probe(cx, (cx.target(), &Dir::root()), (&*cx.job.roots[root].store, &dir))
+        })
     }
 
     /// Whether a directory of the destination is a root of the source, or one that was named. It is asked where the end of the
     /// source's path is the directory's.
-    pub fn is_root(&self, cx: &Context, target: &Entry) -> Result<bool> {
-        let path = target.name.path();
-        let dir = target.name.dir.child(&target.name.leaf);
+    pub fn is_root(&self, cx: &Context, dir: &Dir) -> Result<bool> {
+        let path = dir.path();
         for (root, at) in cx.job.roots.iter().enumerate() {
             let parts = match &at.pick {
                 crate::job::Pick::Names(names) => names.iter().map(|leaf| Dir::root().child(leaf)).collect(),
@@ -71,7 +83,10 @@ impl AliasProbe {
             for part in parts {
                 let full = [&at.store.place().root[..], b"/", &part.path()].concat();
                 let scope = || Scope::Dir(root, [&path[..], b"//", &part.path()].concat());
-                if cx.writes() && ends_with(&full, &path) && self.once(cx, scope(), || probe(cx, &dir, &*at.store, &part))? {
+                if cx.writes()
+                    && ends_with(&full, &path)
+                    && self.once(cx, scope(), || probe(cx, (cx.target(), dir), (&*at.store, &part)))?
+                {
                     return Ok(true);
                 }
             }
@@ -101,50 +116,56 @@ fn ends_with(path: &[u8], end: &[u8]) -> bool {
 /// The probe's content: what an answer for any name is not likely to have in size.
 const CONTENT: &[u8] = b"made by haul to find out whether two directories are one; it may be removed\n";
 
-/// Servers may refuse names that begin with a dot: then it is tried once more without.
-fn probe(cx: &Context, at: &Dir, store: &dyn Store, from: &Dir) -> Result<bool> {
+/// A directory of a store.
+type Place<'a> = (&'a dyn Store, &'a Dir);
+
+/// Makes a name at one place and looks for it at the other. Servers may refuse names that begin with a dot: then it is tried once more
+/// without.
+fn probe(cx: &Context, made: Place<'_>, seen: Place<'_>) -> Result<bool> {
     let number = || RandomState::new().hash_one(std::process::id());
     // The form of a staging name: no listing shows it.
     let leaf = format!(".haul-{:016x}{:016x}", number(), number());
-    match probe_with(cx, at, store, from, leaf.as_bytes()) {
-        Err(e) if e.kind() == ErrorKind::Denied => probe_with(cx, at, store, from, &leaf.as_bytes()[1..]),
+    match probe_with(cx, made, seen, leaf.as_bytes()) {
+        Err(e) if e.kind() == ErrorKind::Denied => probe_with(cx, made, seen, &leaf.as_bytes()[1..]),
         found => found,
     }
 }
 
-fn probe_with(cx: &Context, at: &Dir, store: &dyn Store, from: &Dir, leaf: &[u8]) -> Result<bool> {
+fn probe_with(cx: &Context, (store, at): Place<'_>, (other, from): Place<'_>, leaf: &[u8]) -> Result<bool> {
     let name = Name::new(at, leaf);
     let mut entry = Entry::bare(name.clone(), Kind::File);
     (entry.size, entry.mode, entry.have) = (CONTENT.len() as u64, 0o600, MetaMask::BASIC);
     let staged = journal::staged(&Token(leaf.into()));
-    let intent = cx.target().staging(&entry).and_then(|_| cx.journal.intent(&at.path(), &mut std::iter::once(&staged[..])).ok());
+    let is_target = std::ptr::addr_eq(store, cx.target());
+    let staging = store.staging(&entry).filter(|_| is_target);
+    let intent = staging.and_then(|_| cx.journal.intent(&at.path(), &mut std::iter::once(&staged[..])).ok());
     let failed = |e: Error| {
         let reason = format!("whether the destination is the source itself could not be found out: {}", e.reason());
         Error::new(e.kind(), "probe").on(&name).because(reason)
     };
     // The directory may have its final time, or be the source's.
     let above = Name::of(at);
-    let before = if cx.target().caps().dirs { cx.target().stat(&above, MetaMask::MTIME).ok() } else { None };
+    let before = if store.caps().dirs { store.stat(&above, MetaMask::MTIME).ok() } else { None };
     retry(|| {
         let mut bundle = Bundle { data: CONTENT.to_vec(), direct: true, ..Bundle::default() };
         bundle.push(entry.clone());
         (bundle.items[0].at, bundle.items[0].outcome) = (0..CONTENT.len(), Outcome::Read);
-        cx.target().put_bundle(&mut bundle);
+        store.put_bundle(&mut bundle);
         match bundle.items.pop().map(|item| item.outcome) {
             Some(Outcome::Failed(e)) => Err(e),
             _ => Ok(()),
         }
     })
     .map_err(failed)?;
-    let found = retry(|| match store.stat(&Name::new(from, leaf), MetaMask::NONE) {
+    let found = retry(|| match other.stat(&Name::new(from, leaf), MetaMask::NONE) {
         Ok(found) => Ok(found.kind == Kind::File && found.size == CONTENT.len() as u64),
         // A server that answers every name, without a length, is none that has the file.
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished | ErrorKind::Unsupported) => Ok(false),
         Err(e) => Err(e),
     });
-    retry_gone(|| cx.target().remove(&[Entry::bare(name.clone(), Kind::File)]).pop().unwrap_or(Ok(()))).map_err(failed)?;
+    retry_gone(|| store.remove(&[Entry::bare(name.clone(), Kind::File)]).pop().unwrap_or(Ok(()))).map_err(failed)?;
     if let Some(before) = &before {
-        cx.target().set_meta(&[MetaSpec { name: &above, entry: before, keep: MetaMask::MTIME }]);
+        store.set_meta(&[MetaSpec { name: &above, entry: before, keep: MetaMask::MTIME }]);
     }
     if let Some(intent) = intent {
         cx.journal.placed(intent);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::entry::Name;
 use crate::event::InFlight;
@@ -12,6 +12,8 @@ use crate::tune::{Op, Sample};
 
 pub struct Clock {
     pub began: Instant,
+    /// The same in nanoseconds since 1970.
+    pub began_at: u64,
     samples: Mutex<Vec<Sample>>,
     flights: Mutex<HashMap<u64, Arc<Flight>>>,
     next_flight: AtomicU64,
@@ -44,7 +46,8 @@ pub struct Load {
 
 impl Clock {
     pub fn start() -> Self {
-        Clock { began: Instant::now(), samples: Mutex::default(), flights: Mutex::default(), next_flight: AtomicU64::new(0) }
+        let began_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        Clock { began: Instant::now(), began_at, samples: Mutex::default(), flights: Mutex::default(), next_flight: AtomicU64::new(0) }
     }
 
     /// Until [`Clock::end`].

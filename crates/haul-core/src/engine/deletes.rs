@@ -170,7 +170,7 @@ pub fn are_allowed(cx: &Context, topmost: u64, matched: u64, counted: u64) -> bo
 /// Deletes what was marked.
 pub fn remove_marked(cx: &Arc<Context>) {
     let mut to_delete = std::mem::replace(&mut *lock(&cx.post_pass.to_delete), SpillQueue::new(&cx.spill, IN_MEMORY));
-    let mut parent = None;
+    let (mut parent, mut checked) = (None, None);
     let mut batch = Vec::new();
     loop {
         let record = match to_delete.pop() {
@@ -179,6 +179,7 @@ pub fn remove_marked(cx: &Arc<Context>) {
         };
         let entry = record.as_deref().and_then(|record| doomed_entry(record, &mut parent));
         if let Some(entry) = &entry
+            && checked.replace(entry.name.dir.id()).is_none_or(|before| before != entry.name.dir.id())
             && is_in_source(cx, entry)
         {
             return;
@@ -200,6 +201,17 @@ pub fn remove_marked(cx: &Arc<Context>) {
 
 /// Whether the destination's directory is the source's by another route: then nothing is too many.
 fn is_in_source(cx: &Context, entry: &Entry) -> bool {
+    // A directory above it may be the source's, under the name of one of the source's own.
+    let mut above = Dir::root();
+    let path = entry.name.dir.path();
+    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && !cx.job.dry) {
+        let dir = Entry::bare(Name::new(&above, part), Kind::Dir);
+        above = above.child(part);
+        if is_source(cx, &dir) {
+            cx.out.fail(&is_the_source(entry), entry.kind);
+            return true;
+        }
+    }
     let alias = |root| cx.alias.is_source(cx, root, &entry.name.dir, 0);
     let refused = match (0..cx.job.roots.len()).map(alias).find(|same| !matches!(same, Ok(false))) {
         _ if cx.job.dry => return false,
@@ -214,7 +226,7 @@ fn is_in_source(cx: &Context, entry: &Entry) -> bool {
 /// Whether a directory of the destination is one that is copied, by another name or another route.
 fn is_source(cx: &Context, dir: &Entry) -> bool {
     cx.ends.is_source(dir)
-        || cx.alias.is_root(cx, dir).unwrap_or_else(|e| {
+        || cx.alias.is_root(cx, &dir.name.dir.child(&dir.name.leaf)).unwrap_or_else(|e| {
             cx.out.fail(&e, Kind::Dir);
             true
         })

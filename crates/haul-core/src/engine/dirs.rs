@@ -99,6 +99,9 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
 
 /// A directory of the source that is the destination by another route is neither made nor listed: a copy of it would grow for ever.
 fn unless_target(cx: &Context, mut pending: PendingDir) -> PendingDir {
+    if pending.closed {
+        return pending;
+    }
     let refused = match cx.alias.is_target(cx, pending.parent.root, &pending.entry) {
         Ok(false) => return pending,
         Ok(true) => is_the_destination(&pending.entry.name),

@@ -10,9 +10,9 @@ use crate::job::{Mode, Pick};
 use crate::option_set::OptionSet;
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Planned};
-use crate::store::{WriteStyle, admits, tells};
+use crate::store::{Found, WriteStyle, admits, tells};
 
-use super::aliases::{is_by_itself, link, link_later};
+use super::aliases::{is_by_itself, is_one_file, link, link_later};
 use super::context::{Context, SMALL};
 use super::dirs::is_the_destination;
 use super::file::open_file::OpenFile;
@@ -69,6 +69,13 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, mut entry: Entry, target: Opt
         }
         return plans.keep(cx, Why::SameFile, &entry);
     }
+    if let Some(target) = &target
+        && leads_to(cx, work, &entry, target)
+    {
+        plans.next.done += 1;
+        let e = Error::new(ErrorKind::Usage, "replace").on(&entry.name).because("the source is a symlink to this file of the destination");
+        return cx.out.fail(&e.hint("a copy of the link would replace what it points to"), entry.kind);
+    }
     let op = if cx.job.mode == Mode::Check { "check" } else { "create" };
     let renamed = cx.job.rename.is_some().then(|| Entry { name: cx.target_name(&entry.name), ..entry.clone() });
     let admitted = || admits(cx.target().caps(), renamed.as_ref().unwrap_or(&entry), op);
@@ -78,7 +85,7 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, mut entry: Entry, target: Opt
     }
     if work.root > 0
         && entry.kind != Kind::Dir
-        && let Some(asked) = shadowed(cx, work, &entry)
+        && let Some(asked) = shadowed(cx, work, &entry, target.as_ref())
     {
         plans.next.done += 1;
         match asked {
@@ -186,8 +193,27 @@ pub fn place(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<&En
     sort_out(cx, work, entry, step, staged, plans);
 }
 
-/// Whether an earlier source has something of this name: an error where it may have and cannot be asked.
-fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> Option<crate::Result<()>> {
+/// Whether a symlink of the source points to the file that it would replace.
+fn leads_to(cx: &Context, work: &DirWork, entry: &Entry, target: &Entry) -> bool {
+    let may = entry.kind == Kind::Link && target.kind == Kind::File && cx.ends.same_system && cx.job.mode == Mode::Copy;
+    let leaf: &[u8] = &entry.name.leaf;
+    may && matches!(
+        cx.source(work).stat_many(&entry.name.dir, &[leaf], MetaMask::NONE, true).pop(),
+        Some(Found::Entry(found)) if is_one_file(&found, target)
+    )
+}
+
+/// Whether an earlier source has something of this name: an error where it may have and cannot be asked. One that is moved has lost it
+/// by now; then what this run has put there is its.
+fn shadowed(cx: &Context, work: &DirWork, entry: &Entry, target: Option<&Entry>) -> Option<crate::Result<()>> {
+    // The clock of a file server may be another.
+    const AN_HOUR: u64 = 3_600_000_000_000;
+    let before = cx.clock.began_at.saturating_sub(AN_HOUR);
+    let is_old = |target: &Entry| target.ctime != 0 && target.ctime < before && !cx.past.is_rerun();
+    let earlier = || cx.job.roots[..work.root].iter().any(|root| root.pick.means(&entry.name));
+    if cx.job.remove_source && target.is_some_and(|target| target.kind != Kind::Dir && !is_old(target)) && earlier() {
+        return Some(Ok(()));
+    }
     cx.job.roots[..work.root].iter().filter(|root| root.pick.means(&entry.name)).find_map(|root| {
         match retry(|| root.store.stat(&entry.name, MetaMask::NONE)) {
             Ok(_) => Some(Ok(())),

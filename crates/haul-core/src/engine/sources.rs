@@ -134,7 +134,8 @@ impl Group {
 
 fn remove(cx: &Context, root: usize, dir: &Dir, entries: &[&Entry]) {
     let Some(first) = entries.first() else { return };
-    let alias = cx.alias.is_source(cx, root, dir, first.dev);
+    let is_renamed = dir.is_root() && cx.job.rename.as_ref().is_some_and(|leaf| leaf[..] != *first.name.leaf);
+    let alias = if is_renamed { Ok(false) } else { cx.alias.is_source(cx, root, dir, first.dev) };
     if let Some(refused) = alias.map_or_else(|e| Some(e.hint("the source was kept")), |same| same.then(is_itself)) {
         return entries.iter().for_each(|entry| cx.out.fail(&refused.again().renamed(&entry.name), entry.kind));
     }
@@ -163,7 +164,7 @@ fn remove(cx: &Context, root: usize, dir: &Dir, entries: &[&Entry]) {
 
 fn is_itself() -> Error {
     let e = Error::new(ErrorKind::Usage, "move").because("source and destination are the same file, reached by another route");
-    e.hint("nothing was removed")
+    e.hint("the source was kept")
 }
 
 /// Whether a name of the source still is what was read of it.

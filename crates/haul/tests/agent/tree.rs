@@ -279,12 +279,19 @@ fn nothing_is_moved_onto_or_deleted_from_itself_through_a_login() {
             assert_eq!(w.names("d"), left, "{route} {words}");
             w.sh("rm -rf d && cp -a kept d");
         }
+        w.sh("mkdir d/sub/sub");
+        run("sync --delete d/sub/ testhost:~/d").code_of(&[1, 23]);
+        assert!(w.has("d/sub/b") && w.has("d/sub/c"), "{route}");
+        w.sh("rm -rf d && cp -a kept d");
         run("cp -a d testhost:~/d/new").code_of(&[1, 23]).says("inside the source");
         assert!(!w.has("d/new/d/new"), "{route}");
         // Beside it is somewhere else.
         w.sh("rm -rf d && cp -a kept d");
         run("mv d testhost:~/elsewhere --mkpath").code(0);
         w.assert_same("kept", "elsewhere/d", What { root: false, ..What::USUAL });
+        w.sh("echo 1 >one");
+        run("mv one testhost:~/two").code(0);
+        assert_eq!(w.text("two"), "1\n", "{route}");
         assert!(!w.has("d"));
     }
 }

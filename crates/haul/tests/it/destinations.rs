@@ -86,6 +86,17 @@ fn the_source_is_not_deleted_through_another_mount() {
     }
 }
 
+/// The source has a directory of its own name: its entries look like surplus of that one.
+#[test]
+fn a_source_below_the_destination_is_not_emptied_for_a_directory_of_its_name() {
+    let w = World::new("d/sub: data=1K sub/x=1 m:");
+    let mounted = Mounted::bind(&w.path("d/sub"), &w.path("m"));
+    let ran = w.haul("sync --delete m/ d").run();
+    drop(mounted);
+    assert!(w.has("d/sub/data"), "{ran}");
+    ran.code(23).err_has("it is the source, reached by another route");
+}
+
 /// A small file is verified before it takes the name of an old one, with a journal and without.
 #[test]
 fn an_old_file_stands_until_the_new_one_is_verified() {

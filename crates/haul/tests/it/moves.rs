@@ -246,6 +246,10 @@ fn a_tree_is_not_moved_onto_itself_through_an_overlay() {
         assert_eq!((w.text(other.path().join("upper/d/f")), w.text(other.path().join("upper/d/sub/g"))), ("1\n".into(), "2\n".into()));
     }
     assert_eq!(w.names(other.path().join("upper")), "d/ d/f d/sub/ d/sub/g");
+    // What is made in the overlay is not in its lower directory; what is made there is in the overlay.
+    w.sh(&format!("mkdir {at}/lower/e && echo 3 >{at}/lower/e/f"));
+    w.haul(&format!("mv {at}/lower/e {at}/all/")).ends(23);
+    assert_eq!(w.text(other.path().join("lower/e/f")), "3\n");
     // The source lies in the destination, where nothing else is named as it is.
     w.haul(&format!("sync --delete {at}/upper/d/sub/ {at}/all/d")).ends(23);
     assert!(w.has(other.path().join("upper/d/sub/g")));
@@ -265,4 +269,36 @@ fn holes_are_not_read_to_compare_and_to_verify() {
     w.remove(&d);
     w.haul("mv s/").arg(&d).succeeds();
     assert_eq!((w.names("s"), w.meta(d.join("hole")).len()), (String::new(), 600 << 30));
+}
+
+/// The first is gone from its source by the time that the second is looked at.
+#[test]
+fn of_two_sources_with_one_name_the_second_stays() {
+    for (words, rest) in [("mv a/f b/f", "b/f"), ("mv a/ b/", "b/f"), ("cp --remove-source-files a/f b/f", "b/f"), ("mv a/d b/d", "b/d/g")]
+    {
+        for across in [false, true] {
+            let w = World::new("a: f=1K d/g=1K b: f=2K d/g=2K d/h=3 t/");
+            let other = elsewhere();
+            let to = if across { other.path().to_path_buf() } else { w.path("t") };
+            let ran = w.haul(words).arg(&to).run();
+            ran.code_of(&[0, 23]).says("an earlier source has this name");
+            let moved = to.join(rest.split_once('/').expect("a path").1);
+            assert_eq!((w.read(&moved).len(), w.read(rest).len()), (1 << 10, 2 << 10), "{words} {across}");
+        }
+    }
+}
+
+#[test]
+fn a_symlink_does_not_replace_the_file_that_it_points_to() {
+    for command in ["mv", "cp -a", "sync -a"] {
+        let w = World::new("d: big=5K");
+        w.tree("s/");
+        w.symlink("../d/big", "s/big");
+        w.symlink("d/big", "link");
+        let before = w.read("d/big");
+        w.haul(&format!("{command} link d/big")).ends(23).err_has("the source is a symlink to this file");
+        w.haul(&format!("{command} s/ d")).ends(23);
+        assert_eq!(w.read("d/big"), before, "{command}");
+        assert!(w.has("link") && w.has("s/big"), "{command}");
+    }
 }

@@ -1,5 +1,6 @@
 //! A file whose last chunk has landed becomes the file of its name.
 
+use std::io::Read as _;
 use std::time::Instant;
 
 use crate::bundle::Spent;
@@ -24,6 +25,12 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
     let now = retry(|| ends.source.stamp()).map_err(Error::of_source);
     spent.metadata += began.elapsed();
     let now = now?;
+    // It came here since it was longer or shorter than its size.
+    let has_more = || ends.source.read(entry.size..entry.size + 1).is_ok_and(|mut rest| rest.read(&mut [0]).is_ok_and(|count| count > 0));
+    if now == entry.stamp() && file.is_second_try() && has_more() {
+        let e = Error::new(ErrorKind::Changed, "read").on(&entry.name);
+        return Err(e.because("it has more bytes than its size says"));
+    }
     if now != entry.stamp() && !has_grown(cx, ends, entry, &now)? {
         return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
     }
