@@ -39,7 +39,8 @@ impl AliasProbe {
         let store = &*cx.job.roots[root].store;
         let on = |store: &dyn Store| store.identity().map(|(device, _)| device);
         let is_one = |source: u64| on(cx.target()) == Some(source) && (device == 0 || device == source);
-        if cx.ends.same_system && on(store).is_some_and(is_one) {
+        // Keys of one bucket are one object only if they are equal.
+        if cx.ends.same_system && (!cx.target().caps().dirs || on(store).is_some_and(is_one)) {
             return Ok(false);
         }
         let there = (cx.target(), dir);
@@ -60,9 +61,8 @@ impl AliasProbe {
     /// directory's.
     pub fn is_target(&self, cx: &Context, root: usize, entry: &Entry) -> Result<bool> {
         let path = entry.name.path();
-        // On one system inodes tell: `Job::avoid`.
-        let by_inode = cx.ends.same_system && entry.ino != 0;
-        if by_inode || !cx.writes() || !ends_with(&cx.target().place().root, &path) {
+        // On one system paths and inodes tell: `Job::avoid`.
+        if cx.ends.same_system || !cx.writes() || !ends_with(&cx.target().place().root, &path) {
             return Ok(false);
         }
         let dir = entry.name.dir.child(&entry.name.leaf);

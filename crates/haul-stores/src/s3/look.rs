@@ -82,8 +82,10 @@ impl Objects {
     pub(super) fn presume_missing(&self, entry: &mut Entry) {
         if !self.options.server_times {
             entry.have = entry.have.with(MetaMask::ACL).with(MetaMask::XATTR);
+            // There are servers that keep no attributes of markers.
+            let is_dir = entry.kind == Kind::Dir && !entry.have.any(MetaMask::MTIME.with(MetaMask::MODE));
             for (id, class) in [(&mut entry.uid, MetaMask::OWNER), (&mut entry.gid, MetaMask::GROUP)] {
-                if !entry.have.has(class) {
+                if !entry.have.has(class) && !is_dir {
                     (*id, entry.have) = (NOBODY, entry.have.with(class));
                 }
             }

@@ -138,7 +138,7 @@ fn answers_that_are_lost_do_no_harm() {
     scripted.clear();
     scripted.rule(When::method("DELETE"), 1..=1, Action::Lose);
     w.tree("none/");
-    w.haul("sync --delete none/ @/to/").ends(0);
+    w.haul("sync --delete --force none/ @/to/").ends(0);
     assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
 }
 

@@ -286,7 +286,7 @@ fn objects_that_go_by_one_request_are_no_metadata() {
     for (tree, words) in [("some", "the network or s3://"), ("tiny", "request latency of s3://")] {
         let slow = |method: &str| {
             scripted.clear();
-            scripted.rule(When::method(method).path(&format!("/{tree}/")), .., Action::Late(Duration::from_millis(300)));
+            scripted.rule(When::method(method).path(&format!("/{tree}/")), .., Action::Late(Duration::from_millis(800)));
         };
         slow("PUT");
         let up = w.haul(&format!("cp --json {tree}/ @/{tree}/")).ends(0);

@@ -212,7 +212,7 @@ fn one_object_that_may_not_be_removed() {
     w.haul("cp old/ @/to/").ends(0);
     let refusal = "<DeleteResult><Error><Key>to/held</Key><Code>AccessDenied</Code><Message>scripted</Message></Error></DeleteResult>";
     scripted.rule(When::method("POST").query("delete"), .., Action::edit(move |answer| answer.body = refusal.into()));
-    w.haul("sync --delete src/ @/to/").ends(23).says("held").says("access denied");
+    w.haul("sync --delete --force src/ @/to/").ends(23).says("held").says("access denied");
 }
 
 #[test]

@@ -182,9 +182,10 @@ fn a_source_that_is_not_there_empties_nothing() {
         w.haul(&format!("sync --delete -n {source} back")).ends(23);
         w.haul(&format!("sync {source} back")).ends(0);
     }
-    // A directory that has nothing but its marker is meant.
+    // A directory that has nothing but its marker is there, and empty.
     w.put(b"marked/", &[], b"");
-    w.haul("sync --delete @/marked/ back").ends(0);
+    w.haul("sync --delete @/marked/ back").ends(23).says("the source lists nothing");
+    w.haul("sync --delete --force @/marked/ back").ends(0);
     assert_eq!(std::fs::read_dir(w.path("back")).expect("it is there").count(), 0);
 }
 
