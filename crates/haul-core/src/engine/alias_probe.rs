@@ -125,13 +125,15 @@ fn probe(cx: &Context, made: Place<'_>, seen: Place<'_>) -> Result<bool> {
     let number = || RandomState::new().hash_one(std::process::id());
     // The form of a staging name: no listing shows it.
     let leaf = format!(".haul-{:016x}{:016x}", number(), number());
-    match probe_with(cx, made, seen, leaf.as_bytes()) {
-        Err(e) if e.kind() == ErrorKind::Denied => probe_with(cx, made, seen, &leaf.as_bytes()[1..]),
+    match probe_with(cx, made, seen, leaf.as_bytes())? {
+        Err(e) if e.kind() == ErrorKind::Denied => probe_with(cx, made, seen, &leaf.as_bytes()[1..])?,
         found => found,
     }
 }
 
-fn probe_with(cx: &Context, (store, at): Place<'_>, (other, from): Place<'_>, leaf: &[u8]) -> Result<bool> {
+/// # Errors
+/// What keeps the name from being made or removed; what keeps it from being looked for is in the result.
+fn probe_with(cx: &Context, (store, at): Place<'_>, (other, from): Place<'_>, leaf: &[u8]) -> Result<Result<bool>> {
     let name = Name::new(at, leaf);
     let mut entry = Entry::bare(name.clone(), Kind::File);
     (entry.size, entry.mode, entry.have) = (CONTENT.len() as u64, 0o600, MetaMask::BASIC);
@@ -170,7 +172,7 @@ fn probe_with(cx: &Context, (store, at): Place<'_>, (other, from): Place<'_>, le
     if let Some(intent) = intent {
         cx.journal.placed(intent);
     }
-    found.map_err(failed)
+    Ok(found.map_err(failed))
 }
 
 #[cfg(test)]

@@ -158,6 +158,6 @@ fn a_manifest_is_checked_by_all_ranks_in_its_order() {
 fn a_tree_that_one_rank_sees_otherwise_is_left_alone() {
     let w = World::new("src: a=1K d/b=2");
     let other = "exec unshare --mount sh -c 'mount -t tmpfs none src && exec haul-mpi rm -r src'";
-    w.with_other(2, "rm -r src", other).ends(1).says("src: is a directory for rank 0 on ").says("and another one for rank 1 on ");
+    w.with_other(2, "rm -r src", other).ends(1).says("src: is a directory for rank 0 on ").says("for rank 1 on ");
     assert!(w.path("src/a").exists() && w.path("src/d/b").exists());
 }

@@ -244,7 +244,7 @@ fn a_file_that_changes_meanwhile_is_named_and_the_rest_is_copied() {
                 if over.load(std::sync::atomic::Ordering::SeqCst) {
                     break;
                 }
-                fs::OpenOptions::new().append(true).open(&changing).and_then(|mut file| file.write_all(b"more")).expect("written");
+                fs::OpenOptions::new().write(true).open(&changing).and_then(|mut file| file.write_all(b"more")).expect("written");
                 std::thread::sleep(Duration::from_millis(20));
             }
         });

@@ -58,34 +58,34 @@ fn limited(job: Job, limiter: Limiter) -> Report {
 
 #[test]
 fn slow_reads_of_the_source() {
-    limited(job(slow(tree(0, 24), &[(Op::Read, 40)]), Arc::new(Memory::new())), Limiter::SourceReads);
-    limited(job(slow(tree(400, 0), &[(Op::GetBundle, 30)]), Arc::new(Memory::new())), Limiter::SourceReads);
+    limited(job(slow(tree(0, 24), &[(Op::Read, 80)]), Arc::new(Memory::new())), Limiter::SourceReads);
+    limited(job(slow(tree(400, 0), &[(Op::GetBundle, 60)]), Arc::new(Memory::new())), Limiter::SourceReads);
 }
 
 #[test]
 fn slow_writes_at_the_destination() {
-    limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Write, 40)])), Limiter::DestinationWrites);
-    limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Landed, 40)])), Limiter::DestinationWrites);
-    limited(job(Arc::new(tree(400, 0)), slow(Memory::new(), &[(Op::PutBundle, 30)])), Limiter::DestinationWrites);
+    limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Write, 80)])), Limiter::DestinationWrites);
+    limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Landed, 80)])), Limiter::DestinationWrites);
+    limited(job(Arc::new(tree(400, 0)), slow(Memory::new(), &[(Op::PutBundle, 60)])), Limiter::DestinationWrites);
 }
 
 #[test]
 fn a_source_that_is_slow_to_list() {
-    limited(job(slow(tree(40, 0), &[(Op::List, 150)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
+    limited(job(slow(tree(40, 0), &[(Op::List, 300)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
     // Names without attributes, each of which has to be looked up.
     let bare = tree(200, 0).with(|caps| caps.lists = MetaMask::NONE);
-    limited(job(slow(bare, &[(Op::StatMany, 100)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
-    limited(job(slow(tree(0, 24), &[(Op::Open, 60)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
+    limited(job(slow(bare, &[(Op::StatMany, 200)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
+    limited(job(slow(tree(0, 24), &[(Op::Open, 120)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
 }
 
 #[test]
 fn a_destination_that_is_slow_to_create_and_to_look_up() {
-    limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Create, 30), (Op::Commit, 30)])), Limiter::DestinationMetadata);
-    limited(job(Arc::new(tree(40, 0)), slow(Memory::new(), &[(Op::MakeDirs, 150), (Op::SetMeta, 100)])), Limiter::DestinationMetadata);
+    limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Create, 60), (Op::Commit, 60)])), Limiter::DestinationMetadata);
+    limited(job(Arc::new(tree(40, 0)), slow(Memory::new(), &[(Op::MakeDirs, 300), (Op::SetMeta, 200)])), Limiter::DestinationMetadata);
     // Everything is there already: only looking it up costs.
     let (source, target) = (tree(200, 0), Memory::new());
     run(4, MANY, copying(&source, &target));
-    limited(job(Arc::new(source), slow(target, &[(Op::StatMany, 100)])), Limiter::DestinationMetadata);
+    limited(job(Arc::new(source), slow(target, &[(Op::StatMany, 200)])), Limiter::DestinationMetadata);
 }
 
 #[test]
