@@ -76,7 +76,8 @@ fn pages_are_whole_and_need_nothing() {
             .collect();
         for (element, attributes) in &elements {
             assert!(allowed.contains(element.as_str()), "{name}: <{element} {attributes}>");
-            assert!(!attributes.contains("style=") && !attributes.contains(" on"), "{name}: <{element} {attributes}>");
+            let handles = attributes.split_whitespace().any(|attribute| attribute.starts_with("on") && attribute.contains('='));
+            assert!(!attributes.contains("style=") && !handles, "{name}: <{element} {attributes}>");
             for from in ["src=", "href=\"h", "url("] {
                 assert!(!attributes.contains(from), "{name}: <{element} {attributes}>");
             }
@@ -242,8 +243,8 @@ fn settings_are_words_and_units_are_binary() {
     let (mut header, samples) = cut_off(1.0, false);
     header.settings = serde_json::from_value(json!({"duration_seconds": null, "file_sizes": [6500], "fsync": false})).unwrap();
     let page = page(&(header, samples));
-    says(&page, "<th scope=\"row\">File sizes</th><td>6.35 KiB</td>");
-    says(&page, "<th scope=\"row\">Fsync</th><td>no</td>");
+    says(&page, "File sizes</th><td data-name=\"Value\">6.35 KiB</td>");
+    says(&page, "Fsync</th><td data-name=\"Value\">no</td>");
     for raw in ["duration_seconds", "null", "MB/s", "kB"] {
         assert!(!page.contains(raw), "{raw}");
     }

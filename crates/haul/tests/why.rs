@@ -124,7 +124,7 @@ fn slow_file_systems() {
 #[test]
 fn slow_metadata() {
     let world = World::new(&format!("src: {}\nbacking/src: {}", files(60, "1K"), files(60, "1K")));
-    let _mounted = slow(&world, 25, 0);
+    let _mounted = slow(&world, 60, 0);
     world.limited("cp src/ ~/slow/copy", "destination-metadata");
     world.limited("cp slow/src/ ~/copy", "source-metadata");
 }
