@@ -357,6 +357,8 @@ impl Supervisor {
     }
 
     fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
+        // Before the counts: what is planned in between would be missing in totals that are final.
+        let walk_done = self.cx.sched.standing().walked;
         let mut counts = self.counts();
         if let Some(ranks) = self.cx.ranks.as_ref().filter(|ranks| ranks.leads()) {
             counts.iter_mut().zip(ranks.counts()).for_each(|(own, others)| *own += others);
@@ -376,7 +378,7 @@ impl Supervisor {
             resumed_bytes,
             kept,
             failed,
-            walk_done: self.cx.sched.standing().walked,
+            walk_done,
             workers: self.limits.workers,
             rate_now,
             files_now,
