@@ -3,7 +3,7 @@
 //! shows what a name became.
 //!
 //! Names of letters and digits need no proof. Of others each unusual character is tried once per run: directories of these very names are
-//! made below a staging directory, listed, and removed. Until a character is proven, no name with it is written, renamed or removed.
+//! made below a staging directory, listed, and removed. Until a character is verified, no name with it is written, renamed or removed.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

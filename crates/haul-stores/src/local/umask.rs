@@ -18,7 +18,7 @@ pub fn without_mask<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     with_mask(0, |_| work())
 }
 
-/// The same with a mask; `work` is told whether it is in force.
+/// The same with a mask; `work` gets whether it is in force.
 ///
 /// Errors: as [`without_mask`].
 pub fn with_mask<T: Send>(mask: u32, work: impl FnOnce(bool) -> T + Send) -> Result<T> {
