@@ -26,6 +26,8 @@ pub struct Bundle {
     pub keep: MetaMask,
     /// Read what links point to.
     pub follow: bool,
+    /// Read from the medium, past the caches of the store's host, where it can.
+    pub past_caches: bool,
     /// No name of this bundle exists at the destination: create in place, without staging.
     pub direct: bool,
     /// Everything is on stable storage when `put_bundle` returns.
@@ -124,6 +126,7 @@ impl Bundle {
     pub fn clear(&mut self) {
         self.items.clear();
         self.data.clear();
+        self.past_caches = false;
         self.spent = Spent::default();
     }
 

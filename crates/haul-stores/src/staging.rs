@@ -37,6 +37,13 @@ impl OwnNames {
     }
 }
 
+/// The path of an old file while the new one gets its name, at a server that does not replace: another one each time, since what has
+/// it after a kill may be the only copy.
+pub(crate) fn aside(path: &[u8]) -> Vec<u8> {
+    let random = RandomState::new().hash_one(path) as u32;
+    [path, format!(".haul-old-{random:08x}").as_bytes()].concat()
+}
+
 /// Whether a leaf has the form of a staging name: `.haul-` and 32 lower-case hexadecimal digits.
 pub fn is_staging(leaf: &[u8]) -> bool {
     leaf.strip_prefix(PREFIX).is_some_and(|rest| rest.len() == DIGITS && rest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))

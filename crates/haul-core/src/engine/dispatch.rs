@@ -12,9 +12,6 @@ use super::{dirs, effects, file, look, small, verify, walk};
 
 /// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.
 pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
-    thread_local! {
-        static BUNDLE: RefCell<Bundle> = RefCell::default();
-    }
     let lane = task.lane();
     match task {
         Task::Feed(root) => walk::feed(cx, root),
@@ -22,14 +19,7 @@ pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::List(work) => walk::list(cx, &work),
         Task::Look(work, names) => look::look(cx, &work, names),
         Task::Effects(work, effects) => effects::perform(cx, &work, effects),
-        Task::Small(work, items) => BUNDLE.with_borrow_mut(|bundle| {
-            small::perform(cx, &work, items, bundle);
-            bundle.clear();
-            // Many workers with one file each must not hold a mebibyte each; a few keep theirs warm.
-            if cx.sched.workers() > 16 {
-                bundle.data.shrink_to(64 << 10);
-            }
-        }),
+        Task::Small(work, items) => with_bundle(cx, |bundle| small::perform(cx, &work, items, bundle)),
         Task::File(file) => file::run::perform(cx, &file),
         Task::Finish(works) => dirs::finish(cx, works),
         Task::Lost(e) => cx.out.spilled(Err(e)),
@@ -44,11 +34,26 @@ pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
             }
             cx.sched.items_done(&work, 1);
         }
-        Task::Verify(checks) => verify::perform(cx, checks),
+        Task::Verify(checks) => with_bundle(cx, |bundle| verify::perform(cx, checks, bundle)),
     }
     let idle = cx.sched.done(lane);
     if let Some(ranks) = &cx.ranks {
         ranks.after_task(cx, idle);
     }
     idle
+}
+
+/// With this worker's buffer for small files.
+fn with_bundle(cx: &Context, perform: impl FnOnce(&mut Bundle)) {
+    thread_local! {
+        static BUNDLE: RefCell<Bundle> = RefCell::default();
+    }
+    BUNDLE.with_borrow_mut(|bundle| {
+        perform(bundle);
+        bundle.clear();
+        // Many workers with one file each must not hold a mebibyte each; a few keep theirs warm.
+        if cx.sched.workers() > 16 {
+            bundle.data.shrink_to(64 << 10);
+        }
+    });
 }

@@ -45,16 +45,17 @@ impl Drop for Room {
     }
 }
 
-/// A directory's entries in the order of [`order`].
+/// A directory's entries in the order of [`order`], each name once: a directory in which files are renamed may list some twice.
 pub struct Sorted {
     memory: std::vec::IntoIter<Entry>,
     spilled: Option<(Spilled, Dir)>,
+    last: Option<Box<[u8]>>,
     _room: Option<Room>,
 }
 
 impl Sorted {
     pub fn empty() -> Self {
-        Sorted { memory: Vec::new().into_iter(), spilled: None, _room: None }
+        Sorted { memory: Vec::new().into_iter(), spilled: None, last: None, _room: None }
     }
 }
 
@@ -63,10 +64,17 @@ impl Iterator for Sorted {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some((spilled, dir)) = &mut self.spilled {
-            return spilled.next().map(|record| match record {
-                Ok(bytes) => codec::decode(dir, &bytes)
-                    .ok_or_else(|| Error::new(ErrorKind::Other, "sort").because("a spilled listing cannot be read back")),
-                Err(e) => Err(Error::io(e, "sort")),
+            return spilled.by_ref().find_map(|record| {
+                let bytes = match record {
+                    Ok(bytes) => bytes,
+                    Err(e) => return Some(Err(Error::io(e, "sort"))),
+                };
+                if self.last.as_deref() == Some(codec::name(&bytes)) {
+                    return None;
+                }
+                self.last = Some(codec::name(&bytes).into());
+                let entry = codec::decode(dir, &bytes);
+                Some(entry.ok_or_else(|| Error::new(ErrorKind::Other, "sort").because("a spilled listing cannot be read back")))
             });
         }
         self.memory.next().map(Ok)
@@ -117,13 +125,14 @@ fn once(cx: &Context, store: &dyn Store, dir: &Dir, met: fn(Error) -> Error) -> 
     }
     let Some(mut sorter) = sorter else {
         memory.sort_unstable_by(by_name);
-        return Ok(Sorted { memory: memory.into_iter(), spilled: None, _room: Some(room) });
+        memory.dedup_by(|a, b| a.name.leaf == b.name.leaf);
+        return Ok(Sorted { memory: memory.into_iter(), spilled: None, last: None, _room: Some(room) });
     };
     for entry in memory.drain(..) {
         sorter.push(&codec::encode(&entry)).map_err(|e| Error::io(e, "sort"))?;
     }
     let spilled = sorter.finish().map_err(|e| Error::io(e, "sort"))?;
-    Ok(Sorted { memory: Vec::new().into_iter(), spilled: Some((spilled, dir.clone())), _room: None })
+    Ok(Sorted { memory: Vec::new().into_iter(), spilled: Some((spilled, dir.clone())), last: None, _room: None })
 }
 
 /// By bytes of the leaf alone, so that a directory and a file of one name meet.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::bundle::Spent as Took;
-use crate::entry::{Entry, Kind, Name};
+use crate::bundle::{Bundle, Outcome, Spent as Took};
+use crate::entry::{Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::retry::Spent;
 use crate::store::{Receipt, Source, chunks};
@@ -75,20 +75,25 @@ impl Check {
 }
 
 /// Syncs a batch of small files by one call and reads them back. A mismatch is copied once more, staged.
-pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
+pub fn perform(cx: &Arc<Context>, checks: Vec<Check>, bundle: &mut Bundle) {
     let (began, mut spent) = (Instant::now(), Took::default());
     cx.clock.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
         let written: Vec<Name> = checks.iter().map(|check| check.written(cx)).collect();
         let settled = retry(|| cx.target().sync(&written.iter().collect::<Vec<_>>()));
+        let hashes = match settled.is_ok() && cx.target().caps().remote {
+            true => read_back(cx, &checks, &written, bundle, &mut spent),
+            false => vec![None; checks.len()],
+        };
         let mut verified = Vec::new();
-        for (check, name) in checks.into_iter().zip(written) {
+        for ((check, name), hash) in checks.into_iter().zip(written).zip(hashes) {
             let size = check.entry.size;
             load.bytes += size;
             // What is not on the medium cannot be verified there, and no source may be removed for it.
-            let same = match &settled {
-                Ok(()) => check.is_right(cx, &name, &mut spent),
-                Err(e) => Err(explain(cx, e.again())),
+            let same = match (&settled, hash) {
+                (Ok(()), Some(hash)) => Ok(hash == check.hash),
+                (Ok(()), None) => check.is_right(cx, &name, &mut spent),
+                (Err(e), _) => Err(explain(cx, e.again())),
             };
             let placed = match same {
                 Ok(true) => check.place(cx).map(|()| true),
@@ -151,6 +156,37 @@ fn failed(cx: &Context, check: Check, e: Error, unsettled: bool) {
         cx.out.fail(&e.hint("the copy could not be read back and was removed"), Kind::File);
     }
     cx.sched.items_done(&check.work, 1);
+}
+
+/// Reads files of a remote destination back in bundles: one by one each would cost its round trips. Their hashes; `None` for those
+/// that have a digest, and for those that could not be read so.
+fn read_back(cx: &Context, checks: &[Check], written: &[Name], bundle: &mut Bundle, spent: &mut Took) -> Vec<Option<u128>> {
+    let mut hashes = vec![None; checks.len()];
+    let caps = cx.target().caps();
+    let mut left = (0..checks.len()).filter(|i| checks[*i].digest.is_none()).peekable();
+    while left.peek().is_some() && !cx.cancel.is_set() {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(i) = left.next_if(|i| taken.is_empty() || bytes + checks[*i].entry.size <= caps.bundle_bytes as u64) {
+            bytes += checks[i].entry.size;
+            taken.push(i);
+            if taken.len() >= caps.bundle_files {
+                break;
+            }
+        }
+        bundle.clear();
+        (bundle.keep, bundle.follow, bundle.past_caches) = (MetaMask::NONE, false, true);
+        taken.iter().for_each(|i| bundle.push(Entry::bare(written[*i].clone(), Kind::File)));
+        let began = Instant::now();
+        cx.target().get_bundle(bundle);
+        let read = Instant::now();
+        spent.reading += read - began;
+        for (i, item) in taken.into_iter().zip(&bundle.items).filter(|(_, item)| matches!(item.outcome, Outcome::Read)) {
+            cx.meter.read(item.at.len() as u64);
+            hashes[i] = Some(crate::hash::xxh128(&bundle.data[item.at.clone()]));
+        }
+        spent.hashing += read.elapsed();
+    }
+    hashes
 }
 
 fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Took) -> Result<u128> {

@@ -1,5 +1,6 @@
 //! Lists directories from a source root and hands on batches of names. All of it is tasks of the pool.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -129,7 +130,7 @@ fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
 fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut Duration) -> crate::Result<()> {
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
     let mut batch = Vec::with_capacity(BATCH);
-    let handed = std::cell::RefCell::new(Handed::new(cx.source(work).caps().remote));
+    let handed = std::cell::RefCell::new(Handed::new());
     let mut each = |found: crate::Result<Entry>| {
         if cx.cancel.is_set() {
             return Flow::Stop;
@@ -153,7 +154,7 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut Duration) -
     let began = Instant::now();
     let listed = retry(|| {
         let listed = cx.source(work).list(&work.dir, &mut each);
-        listed.map_err(|e| if handed.borrow_mut().begin_again() { e } else { e.remedy_is(Remedy::None) })
+        listed.map_err(|e| if handed.borrow().may_begin_again() { e } else { e.remedy_is(Remedy::None) })
     });
     cx.out.report().times.source_listing += began.elapsed().saturating_sub(*drained);
     push(cx, work, batch, drained);
@@ -161,48 +162,37 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut Duration) -
     listed.map_err(Error::of_source)
 }
 
-/// Names that a listing has given: if it fails and is repeated they are not handed on twice.
+/// Names that a listing has given. None is handed on twice: not if the listing fails and is repeated, and not if it gives a name
+/// twice, as a directory does in which files are renamed meanwhile.
 struct Handed {
     any: bool,
-    /// Hashes of what came; `None` when they are not kept (a listing of this machine does not break off) or are too many.
-    names: Option<Vec<u128>>,
-    /// What came before the listing was begun again.
-    past: std::collections::HashSet<u128>,
+    /// Hashes of what came; `None` when they are too many.
+    names: Option<HashSet<u128>>,
 }
 
 impl Handed {
-    /// 8 MiB of them.
-    const MOST: usize = 512 << 10;
+    /// 9 MiB of them.
+    const MOST: usize = 256 << 10;
 
-    fn new(keep: bool) -> Self {
-        Handed { any: false, names: keep.then(Vec::new), past: Default::default() }
+    fn new() -> Self {
+        Handed { any: false, names: Some(HashSet::new()) }
     }
 
     fn is_new(&mut self, found: &crate::Result<Entry>) -> bool {
         self.any = true;
-        if self.names.is_none() && self.past.is_empty() {
-            return true;
-        }
-        let hash = match found {
+        let Some(names) = &mut self.names else { return true };
+        let is_new = names.insert(match found {
             Ok(entry) => crate::hash::xxh128(&entry.name.leaf),
             Err(e) => crate::hash::xxh128(e.to_string().as_bytes()),
-        };
-        if self.past.contains(&hash) {
-            return false;
+        });
+        if names.len() >= Self::MOST {
+            self.names = None;
         }
-        match &mut self.names {
-            Some(names) if names.len() + self.past.len() < Self::MOST => names.push(hash),
-            names => *names = None,
-        }
-        true
+        is_new
     }
 
     /// Whether the listing may begin again.
-    fn begin_again(&mut self) -> bool {
-        match &mut self.names {
-            Some(names) => self.past.extend(names.drain(..)),
-            None => return !self.any,
-        }
-        true
+    fn may_begin_again(&self) -> bool {
+        self.names.is_some() || !self.any
     }
 }

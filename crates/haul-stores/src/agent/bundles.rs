@@ -47,6 +47,10 @@ fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
 
 impl Remote {
     pub(super) fn get_items(&self, bundle: &mut Bundle) {
+        // An older haul reads each file back by itself.
+        if bundle.past_caches && self.root.session().is_ok_and(|session| session.remote.version < ops::READS_PAST_CACHES) {
+            return;
+        }
         let listed = items::listed(bundle);
         if let Err(e) = self.get(bundle, &listed) {
             items::fail_all(bundle, &listed, &e);
@@ -65,7 +69,8 @@ impl Remote {
 
     fn get(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {
         let mut to = self.root.request();
-        to.mask(bundle.keep).flag(bundle.follow).number(listed.len() as u64);
+        let how = u8::from(bundle.follow) | u8::from(bundle.past_caches) << 1;
+        to.mask(bundle.keep).byte(how).number(listed.len() as u64);
         let mut weight = 0;
         for i in listed {
             let entry = &bundle.items[*i].entry;

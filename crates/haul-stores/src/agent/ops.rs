@@ -4,13 +4,15 @@
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (1, 5);
+pub const VERSIONS: (u64, u64) = (1, 6);
 /// The first version that has MADE_UP and TALLY.
 pub const MEASURES: u64 = 2;
 /// The first version that has OWNER_NAME and OWNER_ID.
 pub const NAMES_OWNERS: u64 = 3;
 /// The first version that has VOLUME.
 pub const TELLS_VOLUMES: u64 = 4;
+/// The first version that reads bundles past the caches: the flag of GET_BUNDLE is 2 or 3 then.
+pub const READS_PAST_CACHES: u64 = 6;
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
 /// What the remote shell prints in front of the program that it is about to become.

@@ -12,6 +12,7 @@ use super::look::{above, facts_of};
 use super::reply::Reply;
 use super::session::Session;
 use super::store::Shared;
+use crate::staging::aside;
 
 /// A refusal to make or to replace `target`, explained by a look at it where the server does not say why.
 pub fn explain_write(session: &mut Session, target: &[u8], failed: Failed, op: &'static str) -> Error {
@@ -57,9 +58,10 @@ pub fn replace(session: &mut Session, from: &[u8], to: &[u8], op: &'static str) 
     let Some(refused) = rename(session, from, to, op)? else { return Ok(()) };
     match session.look(to, false, op) {
         Ok(facts) if facts.kind == Some(Kind::File) && refused.code != 421 => {
+            // Nothing makes room for a file that is not there.
+            session.look(from, false, op)?;
             // A server that does not replace: the old file is kept until the new one has its name.
-            let aside = [to, b".haul-old"].concat();
-            remove_file(session, &aside, op)?;
+            let aside = aside(to);
             if rename(session, to, &aside, op)?.is_some() {
                 return Err(refused.failure(op));
             }

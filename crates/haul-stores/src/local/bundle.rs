@@ -16,7 +16,7 @@ use super::dirs::{Handle, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::sink::{WRITE, another_writes, put_in_place, stage};
-use super::source::{changed, compare, endless, open_file};
+use super::source::{changed, compare, drop_cache, endless, open_file};
 use super::token::{Birth, birth_and_size, is_same};
 use super::xattr;
 use super::{Shared, fail};
@@ -75,7 +75,7 @@ impl Shared {
     pub(super) fn get_bundle(&self, bundle: &mut Bundle, most: usize) {
         let listed = usize::try_from(bundle.listed_bytes()).unwrap_or(usize::MAX).min(most);
         bundle.data.reserve(listed + bundle.items.len().max(1));
-        let Bundle { items, data, keep, follow, spent, .. } = bundle;
+        let Bundle { items, data, keep, follow, past_caches, spent, .. } = bundle;
         let mut last = Last::default();
         let (begun, mut sample) = (Instant::now(), Spent::default());
         for (index, item) in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)).enumerate() {
@@ -83,7 +83,7 @@ impl Shared {
             let laps = Laps::new(index, &mut sample);
             let got = last
                 .get(self, &item.entry.name.dir)
-                .and_then(|handle| self.get_file(&handle, &mut item.entry, data, most, (*keep, *follow), laps));
+                .and_then(|handle| self.get_file(&handle, &mut item.entry, data, most, (*keep, *follow, *past_caches), laps));
             match got {
                 Ok(Got::Read(facts)) => {
                     facts.fill(&mut item.entry);
@@ -110,11 +110,14 @@ impl Shared {
         entry: &mut Entry,
         data: &mut Vec<u8>,
         most: usize,
-        (keep, follow): (MetaMask, bool),
+        (keep, follow, past_caches): (MetaMask, bool, bool),
         mut laps: Laps<'_>,
     ) -> Result<Got> {
         leaf_of(&entry.name.leaf, "open")?;
         let fd = open_file(handle, &entry.name.leaf, follow)?;
+        if past_caches {
+            drop_cache(&fd)?;
+        }
         laps.lap(|spent| &mut spent.metadata);
         let start = data.len();
         let bare = entry.is_bare();

@@ -81,10 +81,14 @@ impl FileSource {
         FileSource { name: name.clone(), ..self }
     }
 
-    /// Drops the page cache of the file, so that a read reaches the medium. Dirty pages stay: the caller has synced.
     pub fn drop_cache(&self) -> Result<()> {
-        fadvise(&self.fd, 0, None, Advice::DontNeed).map_err(|e| fail(e, "drop cache").on(&self.name))
+        drop_cache(&self.fd).map_err(|e| e.on(&self.name))
     }
+}
+
+/// Drops the page cache of a file, so that a read reaches the medium. Dirty pages stay: the caller has synced.
+pub fn drop_cache(fd: impl AsFd) -> Result<()> {
+    fadvise(fd, 0, None, Advice::DontNeed).map_err(|e| fail(e, "drop cache"))
 }
 
 impl Source for FileSource {

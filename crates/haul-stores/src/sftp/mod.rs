@@ -45,7 +45,7 @@ pub use host::{CHANNELS, Host};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
-use crate::staging::{OwnNames, Shown};
+use crate::staging::{OwnNames, Shown, aside};
 use haul_core::lock::lock;
 
 /// A directory of a host.
@@ -208,9 +208,9 @@ impl Shared {
             Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "rename").because("a directory has this name")),
             Ok(_) if !self.client.extensions.posix_rename => {
                 // Without the extension there is a moment without the name; the old file is kept until it is over.
-                let aside = [to, b".haul-old"].concat();
+                self.lstat(from)?;
+                let aside = aside(to);
                 let give = |from: &[u8], to: &[u8]| channel.ask(kind::RENAME, |r| r.bytes(from).bytes(to)).and_then(|a| done(&a, "rename"));
-                self.remove_file(&aside, "rename")?;
                 give(to, &aside)?;
                 if let Err(e) = give(from, to) {
                     // The error that counts is the first.

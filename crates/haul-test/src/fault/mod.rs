@@ -98,6 +98,8 @@ pub enum What {
     /// Half of what is read, then an end without an error; half of what is written, then `Io`; a listing ends
     /// after its first entry with `Io`. Other calls are not touched.
     StopShort,
+    /// A listing gives the entry twice. Other calls are not touched.
+    Twice,
     /// Waits at the gate, then does what it should.
     Hang(Gate),
     /// Takes this much longer. In a call that takes many names, once for all of them.
@@ -349,14 +351,19 @@ impl Core {
 
     /// One name of a call: what comes before it, the act itself, what comes of it.
     fn judge<T>(&self, op: Op, name: &Name, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        match self.ask(op, &name.path(), false)? {
-            None | Some(What::FlipBit | What::StopShort) => act(),
-            Some(What::FailAfter(kind, remedy)) => {
-                act()?;
-                Err(made(op, name, kind, remedy))
-            }
-            Some(what) => Err(failure(&what, op, name).expect("the rest are failures")),
+        bent(self.ask(op, &name.path(), false)?, op, name, act)
+    }
+}
+
+/// What comes of a call on one name under a rule.
+fn bent<T>(what: Option<What>, op: Op, name: &Name, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    match what {
+        None | Some(What::FlipBit | What::StopShort | What::Twice) => act(),
+        Some(What::FailAfter(kind, remedy)) => {
+            act()?;
+            Err(made(op, name, kind, remedy))
         }
+        Some(what) => Err(failure(&what, op, name).expect("the rest are failures")),
     }
 }
 
@@ -371,6 +378,6 @@ fn failure(what: &What, op: Op, name: &Name) -> Option<Error> {
         What::NoSpace => Some(made(op, name, ErrorKind::NoSpace, Remedy::None)),
         What::Vanish => Some(made(op, name, ErrorKind::NotFound, Remedy::None)),
         What::StopShort => Some(made(op, name, ErrorKind::Io, Remedy::None)),
-        What::FlipBit | What::Hang(_) | What::Delay(_) | What::DelayEach(_) => None,
+        What::FlipBit | What::Twice | What::Hang(_) | What::Delay(_) | What::DelayEach(_) => None,
     }
 }

@@ -18,7 +18,7 @@ use haul_core::store::{
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
-use super::{Fault, Op, What, failure, made};
+use super::{Fault, Op, What, bent, failure, made};
 
 impl Fault {
     fn source(&self, inner: Box<dyn Source>, name: &Name, op: Op) -> Box<dyn Source> {
@@ -128,7 +128,13 @@ impl Store for Fault {
                 Ok(entry) if watched => {
                     let name = entry.name.clone();
                     let _under = self.core.enter(Op::ListEntry, 1);
-                    self.core.ask(Op::ListEntry, &name.path(), true).and_then(|_| self.core.judge(Op::ListEntry, &name, || Ok(entry)))
+                    let asked = |waits| self.core.ask(Op::ListEntry, &name.path(), waits);
+                    asked(true).and_then(|_| asked(false)).and_then(|what| {
+                        if matches!(what, Some(What::Twice)) {
+                            each(Ok(entry.clone()));
+                        }
+                        bent(what, Op::ListEntry, &name, || Ok(entry))
+                    })
                 }
                 found => found,
             };
@@ -171,12 +177,14 @@ impl Store for Fault {
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
-        let _under = self.core.enter(Op::GetBundle, bundle.items.len());
-        let bent = self.items(Op::GetBundle, bundle, |outcome| matches!(outcome, Outcome::Listed));
+        // What is read past the caches is read back.
+        let op = if bundle.past_caches { Op::ReadBack } else { Op::GetBundle };
+        let _under = self.core.enter(op, bundle.items.len());
+        let bent = self.items(op, bundle, |outcome| matches!(outcome, Outcome::Listed));
         self.inner.get_bundle(bundle);
         for (i, what) in bent.into_iter().filter(|(i, _)| matches!(bundle.items[*i].outcome, Outcome::Read)).collect::<Vec<_>>() {
             let name = bundle.items[i].entry.name.clone();
-            match failure(&what, Op::GetBundle, &name) {
+            match failure(&what, op, &name) {
                 Some(e) => bundle.items[i].outcome = Outcome::Failed(e),
                 None => flip(bundle, i),
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::entry::{Kind, MetaMask};
+use haul_core::event::Action;
 use haul_core::job::Job;
 use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
@@ -37,6 +38,25 @@ const AT_TARGET: [Op; 17] = [
     Op::Sync,
     Op::Reopen,
 ];
+
+/// A directory in which files are renamed while it is listed gives some names twice.
+#[test]
+fn a_name_that_is_listed_twice_is_copied_once() {
+    for deletes in [false, true] {
+        let (source, target) = (Memory::new(), Memory::new());
+        for n in 0..3_000 {
+            source.put(format!("d/{n}"), content("d", n, 10));
+        }
+        let fault = Fault::new(source.again());
+        fault.add(Rule::new(Op::ListEntry, What::Twice).always());
+        let mut job = job(Arc::new(fault), Arc::new(target.again()));
+        job.deletion = deletes.then(Deletion::default);
+        target.put_dir("d");
+        let (report, diary) = Run::default().go(job);
+        assert_eq!((report.made.files, diary.of(Action::Create).len()), (3_000, 3_000), "{report:?}");
+        assert_same(&source, &target);
+    }
+}
 
 struct Pair {
     source: Memory,

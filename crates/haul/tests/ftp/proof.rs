@@ -245,3 +245,36 @@ fn a_full_disk_here_is_named() {
     let text = w.ends(23, "cp --retries 0 @/file got");
     assert!(text.contains("452") && !text.contains("free space"), "{text}");
 }
+
+/// A server that does not replace files, and one that loses them.
+#[test]
+fn room_is_made_for_a_file_only_if_it_is_there_and_without_harm_to_other_names() {
+    let refuses = "def keep(self, path, rename=handler.ftp_RNTO):\n    import os\n    \
+        return self.respond('550 File exists.') if os.path.lexists(self.fs.ftp2fs(path)) else rename(self, path)\n\
+        handler.ftp_RNTO = keep";
+    let w = World::new(FtpServer::pyftpdlib(refuses).expect("pyftpdlib: ftp-servers.sh installs it"));
+    open_to_all(&w);
+    for n in 0..20 {
+        w.write(format!("in/{n}"), format!("new {n}"));
+        w.write(format!("there/{n}"), format!("old {n}"));
+    }
+    w.write("there/3.haul-old", "another's");
+    w.ends(0, "cp -I in/ @/there");
+    w.ends(0, "cp @/there/ back");
+    assert_eq!(w.read("there/3.haul-old"), b"another's");
+    w.sh("rm there/3.haul-old");
+    w.same("in", "there");
+
+    let loses = "def lost(self, path, rename=handler.ftp_RNFR):\n    import os\n    \
+        '.haul-' in path and os.remove(self.fs.ftp2fs(path))\n    return rename(self, path)\n\
+        handler.ftp_RNFR = lost";
+    let w = World::new(FtpServer::pyftpdlib(loses).expect("pyftpdlib: ftp-servers.sh installs it"));
+    open_to_all(&w);
+    for n in 0..20 {
+        w.write(format!("in/{n}"), format!("new {n}"));
+        w.write(format!("there/{n}"), format!("old {n}"));
+    }
+    w.ends(23, "cp -I --retries 1 in/ @/there");
+    assert!((0..20).all(|n| w.read(&format!("there/{n}")) == format!("old {n}").as_bytes()));
+    assert_eq!(w.entries("there").len(), 20);
+}

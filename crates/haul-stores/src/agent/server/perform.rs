@@ -331,7 +331,9 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             }
         }
         ops::GET_BUNDLE => {
-            let mut bundle = Bundle { keep: from.mask()?, follow: root.may_follow(from.flag()?)?, ..Bundle::default() };
+            let (keep, how) = (from.mask()?, from.byte()?);
+            let (follow, past_caches) = (root.may_follow(how & 1 != 0)?, how & 2 != 0);
+            let mut bundle = Bundle { keep, follow, past_caches, ..Bundle::default() };
             for entry in names.entries(from)? {
                 bundle.push(entry);
             }
