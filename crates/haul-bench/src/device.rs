@@ -5,19 +5,19 @@ use std::ops::Range;
 
 use haul_core::Result;
 use haul_core::entry::Name;
-use haul_stores::{ftp, sftp};
+use haul_ssh::sftp;
 
 #[derive(Debug)]
 pub enum Device {
     Sftp(sftp::Device),
-    Ftp(ftp::Device),
+    Ftp(haul_ftp::Device),
 }
 
 /// The same, for one file.
 #[derive(Debug)]
 pub enum Stream {
     Sftp(sftp::Stream),
-    Ftp(ftp::Stream),
+    Ftp(haul_ftp::Stream),
 }
 
 impl Device {

@@ -1,5 +1,7 @@
 //! Many small files that move in one call.
 
+pub mod items;
+
 use std::ops::Range;
 use std::time::{Duration, Instant};
 

@@ -46,6 +46,7 @@ pub mod survey;
 pub mod team;
 pub mod tune;
 pub mod units;
+pub mod user_names;
 pub mod varint;
 pub mod verdict;
 

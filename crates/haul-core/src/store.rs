@@ -5,7 +5,9 @@
 //! Calls that the engine makes for each entry take many entries, so that a store behind a network pays one round trip.
 
 mod caps;
+mod empty;
 mod file;
+pub mod staging;
 
 use std::any::Any;
 use std::fmt;
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
 pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells, time_range};
+pub use empty::Empty;
 pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};

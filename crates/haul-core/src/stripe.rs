@@ -1,4 +1,4 @@
-//! How a new large file is laid out over the servers of a parallel file system. Pure; `haul-stores` knows how to say it to Lustre.
+//! How a new large file is laid out over the servers of a parallel file system. Pure; `haul-local` knows how to say it to Lustre.
 
 use serde::{Deserialize, Serialize};
 

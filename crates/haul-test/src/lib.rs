@@ -30,6 +30,7 @@ pub mod gridftpd;
 pub mod gsiftpd;
 pub mod ignored;
 pub mod link;
+pub mod memory;
 pub mod nasty;
 pub mod nobody;
 pub mod objects;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::error::ErrorKind;
-use haul_stores::http_client::agent::{AgentConfig, agent};
-use haul_stores::s3::account::{Account, AccountOptions, Environment};
-use haul_stores::s3::upload::{Expected, Part};
-use haul_stores::s3::{Body, Call};
-use haul_stores::s3::{Bucket, Client, PutOptions};
+use haul_net::http_client::agent::{AgentConfig, agent};
+use haul_s3::account::{Account, AccountOptions, Environment};
+use haul_s3::upload::{Expected, Part};
+use haul_s3::{Body, Call};
+use haul_s3::{Bucket, Client, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};
 use haul_test::objects::{Minio, Scripted, Server};
 

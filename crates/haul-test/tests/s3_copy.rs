@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::ErrorKind;
 use haul_core::store::{MetaSpec, Spec, Store};
-use haul_stores::s3::{Bucket, CopySizes, Objects, Options, PutOptions};
+use haul_s3::{Bucket, CopySizes, Objects, Options, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};
 use haul_test::objects::{Endpoint, Minio, Scripted, Server, plain};
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use haul_core::error::Result;
 use haul_core::place::Host;
-use haul_stores::ftp::{Flags, FtpProvider};
-use haul_stores::provider::{Access, Provider as _};
-use haul_stores::registry;
+use haul_core::place::provider::{Access, Provider as _};
+use haul_ftp::{Flags, FtpProvider};
+use haul_run::registry;
 use haul_test::gsiftpd::{Authority, GsiServer, Valid};
 use haul_test::store_suite;
 use haul_test::suite::Fixture;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use haul_stores::local::{Local, Options};
+use haul_local::{Local, Options};
 use haul_test::slowfs::{self, SlowFs};
 use haul_test::store_suite;
 use haul_test::suite::Fixture;

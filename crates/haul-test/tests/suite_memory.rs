@@ -5,7 +5,7 @@ use std::time::Duration;
 use haul_core::entry::MetaMask;
 use haul_core::hash::Algorithm;
 use haul_core::store::WriteStyle;
-use haul_stores::memory::Memory;
+use haul_test::memory::Memory;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
 

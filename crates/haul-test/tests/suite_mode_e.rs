@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use haul_core::error::Result;
 use haul_core::place::Host;
-use haul_stores::ftp::FtpProvider;
-use haul_stores::provider::{Access, Provider as _};
-use haul_stores::registry;
+use haul_core::place::provider::{Access, Provider as _};
+use haul_ftp::FtpProvider;
+use haul_run::registry;
 use haul_test::gridftpd::GridServer;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;

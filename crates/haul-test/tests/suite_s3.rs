@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_stores::s3::{Objects, Options, PutOptions};
+use haul_s3::{Objects, Options, PutOptions};
 use haul_test::objects::{Endpoint, Minio, Server, Versitygw};
 use haul_test::store_suite;
 use haul_test::suite::Fixture;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use haul_stores::sftp::{Channel, Host, Sftp};
-use haul_stores::ssh::{Login, Target};
+use haul_ssh::sftp::{Channel, Host, Sftp};
+use haul_ssh::ssh::{Login, Target};
 use haul_test::proftpd::Proftpd;
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;

@@ -7,14 +7,14 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::Result;
 use haul_core::place::OpenOptions;
+use haul_core::place::provider::{Access, Provider as _};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store};
-use haul_stores::local::{Local, Options};
-use haul_stores::provider::{Access, Provider as _};
-use haul_stores::registry;
-use haul_stores::web::WebProvider;
+use haul_local::{Local, Options};
+use haul_run::registry;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
 use haul_test::web::WebServer;
+use haul_web::WebProvider;
 
 /// Reads through the server and writes beside it.
 #[derive(Debug)]

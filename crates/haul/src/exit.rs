@@ -97,7 +97,7 @@ impl Exit {
 
     /// The end of a command that an error stopped before or instead of a report.
     pub fn of_error(error: &Error, mode: Mode) -> Exit {
-        if error.kind() == ErrorKind::Unsupported && error.op() == haul_stores::ssh::install::OP {
+        if error.kind() == ErrorKind::Unsupported && error.op() == haul_ssh::ssh::install::OP {
             return Exit::Platform;
         }
         match (Exit::of_kind(error.kind()), mode) {

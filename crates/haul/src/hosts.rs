@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::provider::{Access, Intent};
 use haul_core::place::{DataPath, Host, Location};
-use haul_stores::provider::{Access, Intent};
-use haul_stores::registry::provider;
+use haul_run::registry::provider;
 
 use crate::out;
 
@@ -19,7 +19,7 @@ pub struct Hosts {
 
 #[derive(Debug)]
 struct Known {
-    /// See [`haul_stores::provider::Provider::host_key`].
+    /// See [`haul_core::place::provider::Provider::host_key`].
     key: String,
     host: Arc<dyn Host>,
 }

@@ -12,7 +12,7 @@ use rustix::io::FdFlags;
 use crate::out;
 
 pub use haul_core::place::{Location, Scheme};
-pub use haul_stores::registry::{parse, schemes};
+pub use haul_run::registry::{parse, schemes};
 
 /// The descriptor that a local path names: `/dev/stdin`, `/dev/fd/3`, `/proc/self/fd/3`, however it is written.
 fn descriptor(path: &[u8]) -> Option<RawFd> {

@@ -9,8 +9,8 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::place::{Host, OpenOptions};
 use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::s3::{self, BucketHost};
-use haul_stores::ssh;
+use haul_s3::BucketHost;
+use haul_ssh::ssh;
 
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -85,7 +85,7 @@ pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
 /// With `--raw`, the object whose key ends in a slash, as a name in the directory above: if it has content. `None` for all else, which
 /// is a directory.
 pub fn raw_object(location: &Location, hosts: &Hosts, options: OpenOptions) -> Result<Option<Opened>> {
-    let is_raw = || hosts.access().get::<s3::Flags>().raw;
+    let is_raw = || hosts.access().get::<haul_s3::Flags>().raw;
     if !location.scheme.keys || !location.trailing_slash || location.path.is_empty() || !is_raw() {
         return Ok(None);
     }

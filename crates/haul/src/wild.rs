@@ -7,7 +7,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::Glob;
 use haul_core::place::{Host, OpenOptions};
 use haul_core::store::{Flow, Store};
-use haul_stores::ssh::{SFTP, SSH};
+use haul_ssh::ssh::{SFTP, SSH};
 
 use crate::hosts::Hosts;
 use crate::location::Location;

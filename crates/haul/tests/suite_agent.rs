@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use haul_core::hash::Algorithm;
-use haul_stores::agent::{Host, Pipes, Remote, RootOptions, SessionOptions, Site};
-use haul_stores::ssh::{Login, Target, remote_command};
+use haul_ssh::agent::{Host, Pipes, Remote, RootOptions, SessionOptions, Site};
+use haul_ssh::ssh::{Login, Target, remote_command};
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;

@@ -3,7 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
-use haul_stores::local::{Local, Options};
+use haul_local::{Local, Options};
 
 use super::*;
 use crate::record::{Header, Kind};

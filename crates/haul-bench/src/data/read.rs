@@ -8,7 +8,7 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
-use haul_stores::local::{Local, Options};
+use haul_local::{Local, Options};
 
 use super::profile::Profile;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
-use haul_stores::local::{Local, Options};
+use haul_local::{Local, Options};
 
 use super::place::{Layout, Manner, OpRunner, Task};
 use super::window::Done;

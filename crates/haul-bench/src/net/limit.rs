@@ -1,6 +1,6 @@
 //! What kept a measurement from being faster. Pure.
 
-use haul_stores::agent::{Load, Streams};
+use haul_ssh::agent::{Load, Streams};
 
 use super::load::{share, ssh_processors};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use haul_stores::agent::Load;
+use haul_ssh::agent::Load;
 
 /// Generations of processes examined above and below this one: there may be a shell or two between.
 const GENERATIONS: usize = 4;

@@ -13,7 +13,7 @@ use haul_core::journal::{Journal, Progress as Past};
 use haul_core::report::{Ending, Report};
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits};
-use haul_stores::agent::{Load, Pending, Streams};
+use haul_ssh::agent::{Load, Pending, Streams};
 use serde_json::Value;
 
 use super::limit::Limit;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
-use haul_stores::agent::{self, MadeUp, Pending, Streams};
-use haul_stores::{ftp, sftp};
+use haul_ssh::agent::{self, MadeUp, Pending, Streams};
+use haul_ssh::sftp;
 
 use super::plan::{Direction, Plan, SMALL};
 use crate::device::Device;
@@ -19,7 +19,7 @@ pub enum Remote<'a> {
     Agent(&'a agent::Host),
     Sftp(&'a sftp::Host),
     /// With a directory for files of ours in place of devices.
-    Ftp(&'a ftp::FtpHost, Option<&'a ftp::Files>),
+    Ftp(&'a haul_ftp::FtpHost, Option<&'a haul_ftp::Files>),
 }
 
 /// How many files of which size there are: more than any measurement moves.

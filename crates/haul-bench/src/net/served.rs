@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_core::store::Store;
-use haul_stores::agent::{Measuring, Tally};
+use haul_ssh::agent::{Measuring, Tally};
 
 use super::load;
 use crate::discard::{Counts, Discard};
 use crate::synthetic::Synthetic;
 
-/// For `haul_stores::agent::Options`.
+/// For `haul_ssh::agent::Options`.
 pub fn measuring() -> Arc<dyn Measuring> {
     Arc::new(Served::default())
 }

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod host;
+pub mod provider;
 mod text;
 pub mod url;
 

@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_stores::http_client::Environment;
-use haul_stores::s3::account::AccountOptions;
-use haul_stores::s3::{Bucket, Client, PutOptions};
+use haul_net::http_client::Environment;
+use haul_s3::account::AccountOptions;
+use haul_s3::{Bucket, Client, PutOptions};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::process::{Pid, Signal};
 

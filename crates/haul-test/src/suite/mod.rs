@@ -4,7 +4,7 @@
 //! `Unsupported`, so `Caps` cannot lie. One line runs them all, each as a test of its own:
 //!
 //! ```
-//! use haul_stores::memory::Memory;
+//! use crate::memory::Memory;
 //! use haul_test::suite::Fixture;
 //!
 //! haul_test::store_suite!(memory, || Fixture::of_memory(Memory::new()));
@@ -24,10 +24,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::memory::Memory;
 use haul_core::error::Result;
 use haul_core::place::{Host, OpenOptions, Role};
 use haul_core::store::Store;
-use haul_stores::memory::Memory;
 
 /// An empty place, opened, and what a check needs of it beside the contract.
 pub struct Fixture {

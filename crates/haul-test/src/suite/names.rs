@@ -368,5 +368,5 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     } else {
         f.is_absent("copy");
     }
-    assert_eq!(ok(f.store.take(&haul_stores::memory::Memory::new(), &entry, &name("copy-2"), Within::Copy(&spec, Moved::UNHEARD))), None);
+    assert_eq!(ok(f.store.take(&crate::memory::Memory::new(), &entry, &name("copy-2"), Within::Copy(&spec, Moved::UNHEARD))), None);
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use haul_core::event::Action;
 use haul_core::report::Ending;
-use haul_stores::memory::Memory;
+use haul_test::memory::Memory;
 
 use crate::support::{assert_same, copying, go, job, put_hard_link};
 

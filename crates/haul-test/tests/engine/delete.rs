@@ -9,8 +9,8 @@ use haul_core::job::Job;
 use haul_core::report::Ending;
 use haul_core::spec::{Deletion, MaxDelete};
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, assert_same, copying, go, job, name, put_hard_link};
 

@@ -11,8 +11,8 @@ use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
 use haul_core::spec::Deletion;
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Gate, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, assert_same, bounded, content, copying, differences, job, put_hard_link, put_node};
 

@@ -10,8 +10,8 @@ use haul_core::plan::Compare;
 use haul_core::report::Report;
 use haul_core::store::{Store, WriteStyle};
 use haul_core::verdict::Limiter;
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, content, copying, job};
 

@@ -10,9 +10,9 @@ use haul_core::report::Ending;
 use haul_core::spec::Deletion;
 use haul_core::tune::{Fixed, Limits};
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::local::{Local, Options};
-use haul_stores::memory::Memory;
+use haul_local::{Local, Options};
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, content, copying, go, job};
 

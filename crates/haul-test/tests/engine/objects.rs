@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use haul_core::entry::MetaMask;
 use haul_core::job::ModeChange;
-use haul_stores::s3::{Objects, Options, PutOptions};
+use haul_s3::{Objects, Options, PutOptions};
 use haul_test::objects::{Minio, Server, plain};
 
 use crate::support::{go, job};

@@ -9,7 +9,7 @@ use haul_core::job::Job;
 use haul_core::plan::Compare;
 use haul_core::report::{Ending, Report};
 use haul_core::spec::Deletion;
-use haul_stores::memory::Memory;
+use haul_test::memory::Memory;
 use proptest::prelude::*;
 
 use crate::support::{Run, content, copying, differences, go, job, put_hard_link, put_node};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::Result;
 use haul_core::store::{Caps, Flow, Place, Source, Store};
-use haul_stores::memory::Memory;
+use haul_test::memory::Memory;
 
 use crate::support::{Run, content, job};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use haul_core::event::{Action, Why};
 use haul_core::job::{Job, Listed, Pick, Root};
 use haul_core::spill::Sorter;
-use haul_stores::memory::Memory;
+use haul_test::memory::Memory;
 
 use crate::support::{assert_same, content, go, job};
 

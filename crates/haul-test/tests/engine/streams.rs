@@ -7,9 +7,9 @@ use haul_core::job::{Job, Pick, Root};
 use haul_core::plan::Compare;
 use haul_core::store::Store;
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
-use haul_stores::stream::{Input, Output};
+use haul_run::stream::{Input, Output};
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{content, go, job};
 

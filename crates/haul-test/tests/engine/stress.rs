@@ -7,9 +7,9 @@ use haul_core::event::Action;
 use haul_core::report::Ending;
 use haul_core::spec::Deletion;
 use haul_core::tune::{Demand, Limits, Sample, Tuner};
-use haul_stores::memory::Memory;
 use haul_test::content::Random;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, assert_same, content, copying, job};
 

@@ -13,8 +13,8 @@ use haul_core::journal::{Journal, Progress};
 use haul_core::report::Report;
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits, Tuner};
-use haul_stores::memory::Memory;
 use haul_test::content::{fill, seed};
+use haul_test::memory::Memory;
 
 pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
     Job { chunk: 64 << 10, ..Job::copying(source, target) }

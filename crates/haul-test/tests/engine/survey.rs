@@ -11,8 +11,8 @@ use haul_core::entry::{Dir, Kind, MetaMask};
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::bounded;
 

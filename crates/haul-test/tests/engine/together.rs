@@ -8,8 +8,8 @@ use haul_core::event::Action;
 use haul_core::report::Ending;
 use haul_core::retry::Policy;
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, assert_same, content, job};
 

@@ -7,8 +7,8 @@ use haul_core::job::Mode;
 use haul_core::journal::{Begin, Identity, State};
 use haul_core::plan::Compare;
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Run, assert_same, content, copying, go, job, put_hard_link};
 

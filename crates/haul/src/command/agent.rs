@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::error::{Error, Result};
-use haul_stores::agent::{Confined, LISTENING, Options, SILENCE, Site, join, serve};
+use haul_ssh::agent::{Confined, LISTENING, Options, SILENCE, Site, join, serve};
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::exit::Exit;

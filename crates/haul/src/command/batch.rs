@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::OpenOptions;
+use haul_core::place::provider::Access;
 use haul_core::rlimit;
 use haul_core::spec::Input;
-use haul_stores::provider::Access;
 
 use crate::exit::Exit;
 use crate::flags::global::Progress;

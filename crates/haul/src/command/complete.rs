@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use haul_core::entry::show;
 use haul_core::journal::{Glance, default_root, glance};
-use haul_stores::http_client::Environment;
-use haul_stores::s3::account::profiles;
+use haul_net::http_client::Environment;
+use haul_s3::account::profiles;
 
 use crate::flags::Global;
 use crate::flags::hints::operands;

@@ -1,14 +1,14 @@
 //! `haul head`: what an object store tells of an object, for people or as JSON.
 
-use haul_stores::s3::BucketHost;
+use haul_s3::BucketHost;
 use std::io::Write;
 
 use haul_core::entry::{MetaMask, Time, show};
 use haul_core::error::{Error, Result};
-use haul_stores::http_client::time::iso_text;
-use haul_stores::s3::attributes::FileAttributes;
-use haul_stores::s3::bucket::Head;
-use haul_stores::s3::checksum::{ETag, Kind, StoredChecksum};
+use haul_net::http_client::time::iso_text;
+use haul_s3::attributes::FileAttributes;
+use haul_s3::bucket::Head;
+use haul_s3::checksum::{ETag, Kind, StoredChecksum};
 use serde_json::{Map, Value, json};
 
 use super::files::stamp;

@@ -1,13 +1,12 @@
 //! `haul ls` in object stores: keys, versions, uploads and buckets, by plain listings only and as they come.
 
-use haul_stores::s3;
-use haul_stores::s3::admin::leaf;
+use haul_s3::admin::leaf;
 use std::io::{self, Write};
 
 use haul_core::entry::{Time, show};
 use haul_core::error::{Error, Result};
 use haul_core::store::Flow;
-use haul_stores::s3::inventory::{Line, Object, Upload, Version};
+use haul_s3::inventory::{Line, Object, Upload, Version};
 
 use super::du::Chosen;
 use super::files::stamp;
@@ -30,7 +29,7 @@ pub struct Ls<'a> {
 /// The buckets of the account.
 pub fn buckets(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()> {
     let profile = asked.location.user.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
-    let client = s3::host::client(asked.hosts.access(), asked.location)?;
+    let client = haul_s3::host::client(asked.hosts.access(), asked.location)?;
     let listed = client.buckets().map_err(|e| e.at(format!("s3://{profile} ({})", client.endpoint_words()).as_bytes()));
     for bucket in listed? {
         let address = format!("s3://{profile}{}", bucket.name);

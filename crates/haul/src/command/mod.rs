@@ -36,8 +36,8 @@ use haul_core::hash::Algorithm;
 use haul_core::job::{Bounds, Mode};
 use haul_core::meter::Meter;
 use haul_core::pool::Session;
-use haul_stores::s3::inventory::Object;
-use haul_stores::s3::{self, admin};
+use haul_s3::admin;
+use haul_s3::inventory::Object;
 
 use manifest::Format;
 
@@ -270,7 +270,7 @@ pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
         chosen: chooses.then_some(chosen),
     };
     let reporter = removed::Reporter::new(global, flags.dry);
-    let version = flags.connect.get::<s3::Flags>().version_id;
+    let version = flags.connect.get::<haul_s3::Flags>().version_id;
     let of_keys = admin::Rm {
         recursive: flags.recursive,
         force: flags.force,
@@ -335,7 +335,7 @@ pub fn df(flags: &DfFlags, global: &Global) -> Exit {
 pub fn mb(flags: &MbFlags) -> Exit {
     over(&flags.places, &flags.connect, |path, _| {
         let name = path.location.host.as_deref().unwrap_or_default();
-        s3::host::client(path.hosts.access(), path.location)?.make_bucket(name).map(|()| 0).map_err(|e| e.at(&path.path))
+        haul_s3::host::client(path.hosts.access(), path.location)?.make_bucket(name).map(|()| 0).map_err(|e| e.at(&path.path))
     })
 }
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use haul_core::error::{Error, Result};
-use haul_stores::s3::BucketHost;
-use haul_stores::s3::inventory::Purpose;
+use haul_s3::BucketHost;
+use haul_s3::inventory::Purpose;
 
 use super::scope::key_of;
 use crate::flags::bucket::PresignMethod;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, show};
 use haul_core::error::Error;
-use haul_stores::s3::admin::Gone;
+use haul_s3::admin::Gone;
 
 use super::scope::Scope;
 use crate::exit::Exit;

@@ -14,7 +14,7 @@ use haul_core::store::{Flow, remove_emptied};
 use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
 use haul_core::team::wire::{Cursor, put_bytes};
 use haul_core::{Error, ErrorKind, Result, varint};
-use haul_stores::s3::admin;
+use haul_s3::admin;
 
 use super::du::Chosen;
 use super::files::Failures;

@@ -2,11 +2,11 @@
 
 use haul_core::error::{Error, Result};
 use haul_core::store::Flow;
-use haul_stores::s3::address::Pattern;
-use haul_stores::s3::admin;
-pub use haul_stores::s3::admin::{Match, Scope, What};
-use haul_stores::s3::inventory::Line;
-use haul_stores::s3::{BucketHost, Flags};
+use haul_s3::address::Pattern;
+use haul_s3::admin;
+pub use haul_s3::admin::{Match, Scope, What};
+use haul_s3::inventory::Line;
+use haul_s3::{BucketHost, Flags};
 
 use crate::location::Location;
 use crate::open::Argument;

@@ -11,8 +11,8 @@ use haul_core::lock::lock;
 use haul_core::pool::{Pool, Stage};
 use haul_core::team::counts::{put_error, take_error};
 use haul_core::team::wire::{Cursor, put_all, put_bytes};
-use haul_stores::s3::admin::{Range, leaf};
-use haul_stores::s3::inventory::Object;
+use haul_s3::admin::{Range, leaf};
+use haul_s3::inventory::Object;
 
 use super::du::{Chosen, How, Sum, Sums};
 use super::scope::{self, Scope, What};

@@ -1,6 +1,5 @@
 //! mb, rb, head and presign: buckets, and what only objects have.
 
-use haul_stores::s3;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
 use crate::units;
-use haul_stores::s3::flags as objects;
+use haul_s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MbFlags {
@@ -138,7 +137,7 @@ pub(super) fn versioned(mut connect: Connect, version: Option<String>, places: &
     if version.is_some() && !matches!(places, [place] if is_object(place) && !place.path.contains(&b'*')) {
         return Err("--version-id is a version of one object; name just one s3://BUCKET/KEY".into());
     }
-    connect.change(|flags: &mut s3::Flags| flags.version_id = version);
+    connect.change(|flags: &mut haul_s3::Flags| flags.version_id = version);
     Ok(connect)
 }
 
@@ -193,7 +192,7 @@ pub struct PresignArgs {
 
 fn lifetime(text: &str) -> Result<Duration, String> {
     let time = units::parse_duration(text)?;
-    match (Duration::from_secs(1)..=haul_stores::s3::sign::LONGEST_PRESIGN).contains(&time) {
+    match (Duration::from_secs(1)..=haul_s3::sign::LONGEST_PRESIGN).contains(&time) {
         true => Ok(time),
         false => Err("an address can be good for one second to seven days".into()),
     }

@@ -12,7 +12,7 @@ use super::select::SelectArgs;
 use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::{Location, Scheme};
-use haul_stores::s3::flags as objects;
+use haul_s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkdirFlags {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use haul_stores::provider::{Access, Provider, Values};
-use haul_stores::registry::PROVIDERS;
+use haul_core::place::provider::{Access, Provider, Values};
+use haul_run::registry::PROVIDERS;
 
-pub use haul_stores::provider::Access as Connect;
+pub use haul_core::place::provider::Access as Connect;
 
 use crate::units;
 

@@ -22,7 +22,7 @@ use super::speed::{SpeedArgs, TransportArgs};
 use super::{Environment, Refusal};
 use crate::location::Scheme;
 use crate::units;
-use haul_stores::s3::flags as objects;
+use haul_s3::flags as objects;
 
 /// A command line of cp, sync or mv.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! ls, du, tree and cat: looking, not touching.
 
-use haul_stores::{s3, ssh};
+use haul_ssh::ssh;
 use std::ffi::OsString;
 
 use clap::{ArgMatches, Args, ValueHint};
@@ -12,7 +12,7 @@ use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
 use haul_core::spec::Selection;
-use haul_stores::s3::flags as objects;
+use haul_s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LsFlags {
@@ -96,7 +96,7 @@ impl LsArgs {
             etag = true;
             connect.change(|flags: &mut ssh::Flags| flags.ssh = None);
         }
-        let objects: s3::Flags = connect.get();
+        let objects: haul_s3::Flags = connect.get();
         let places = match paths.is_empty() {
             // Whoever names a service and no path wants to see what is there.
             true if objects.endpoint_url.is_some() || objects.profile.is_some() => locations(&[OsString::from("s3://")], environment)?,

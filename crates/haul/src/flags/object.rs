@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
-use haul_stores::s3;
-use haul_stores::s3::flags as objects;
+use haul_s3::flags as objects;
 
 use super::bucket::{is_object, versioned};
 use super::connect::{AskArgs, Connect};
@@ -237,7 +236,7 @@ impl BucketVersionArgs {
         places.iter().try_for_each(super::bucket::is_bucket)?;
         let action = self.set.map_or(ObjectAction::ShowVersioning, |set| ObjectAction::SetVersioning(set == Versions::Enabled));
         let mut connect = self.connect.resolve();
-        connect.change(|flags: &mut s3::Flags| flags.version_id = None);
+        connect.change(|flags: &mut haul_s3::Flags| flags.version_id = None);
         Ok(ObjectFlags { places, recursive: false, dry: false, action, connect })
     }
 }

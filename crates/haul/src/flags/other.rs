@@ -1,9 +1,9 @@
 //! doctor, demo, completions, man, help.
 
 use crate::location;
-use haul_stores::ftp::FtpProvider;
-use haul_stores::provider::Provider as _;
-use haul_stores::ssh::SshProvider;
+use haul_core::place::provider::Provider as _;
+use haul_ftp::FtpProvider;
+use haul_ssh::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! A region for each side of a copy between object stores.
 
 use clap::Args;
-use haul_stores::s3;
 
 use super::connect::Connect;
 use crate::location::Location;
@@ -24,7 +23,7 @@ impl RegionArgs {
         let mut regions: Vec<_> = sources.iter().filter(is_keys).filter_map(|place| pair(place, &self.source_region)).collect();
         regions.extend(Some(destination).filter(is_keys).and_then(|place| pair(place, &self.destination_region)));
         if !regions.is_empty() {
-            connect.change(|flags: &mut s3::Flags| flags.regions = regions);
+            connect.change(|flags: &mut haul_s3::Flags| flags.regions = regions);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use clap::{Arg, ArgAction, Args, Command};
-use haul_stores::s3::S3;
-use haul_stores::ssh::SSH;
+use haul_s3::S3;
+use haul_ssh::ssh::SSH;
 
 use super::connect::{AskArgs, ids_of};
 use super::global::GlobalArgs;

@@ -58,7 +58,7 @@ fn the_definitions_hold() {
 fn rsyncs_letters_run_unchanged() {
     let f = copy("sync -avzP src/ host:dst");
     assert!(f.spec.attributes == keep::all() && f.spec.performance.compress && f.spec.sources[0].trailing_slash);
-    assert_eq!(f.spec.destination.scheme, haul_stores::ssh::SSH);
+    assert_eq!(f.spec.destination.scheme, haul_ssh::ssh::SSH);
     let i = read("sync -avzP src/ dst");
     assert_eq!((i.global.verbose, i.global.progress), (1, global::Progress::On));
 
@@ -72,7 +72,7 @@ fn rsyncs_letters_run_unchanged() {
 
     let f = copy("cp -a -r -l -p -t -g -o -D -H -A -X -S -n -v -u -x -z -c -i -P -e ssh -W -L -K a b");
     assert!(f.spec.comparison.update && f.spec.selection.one_file_system && f.output.itemize && f.links_follow_and_keep());
-    assert_eq!((f.spec.comparison.compare, f.connect.get::<haul_stores::ssh::Flags>().ssh), (Compare::Content, Some("ssh".into())));
+    assert_eq!((f.spec.comparison.compare, f.connect.get::<haul_ssh::ssh::Flags>().ssh), (Compare::Content, Some("ssh".into())));
     assert_eq!(copy("cp -I a b").spec.comparison.compare, Compare::Never);
     copy("cp -avzhe ssh a b");
     copy("cp -q a b");
@@ -119,7 +119,7 @@ fn the_spec_of_a_command_line_survives_its_text() {
         let flags = copy("cp --identity k --ssh-config c a h:b");
         TransferSpec { access: flags.connect.record(Path::new("/home/me")), ..flags.spec }.to_text(Path::new("/home/me"))
     });
-    let ssh = read.expect("its own text").connect.get::<haul_stores::ssh::Flags>();
+    let ssh = read.expect("its own text").connect.get::<haul_ssh::ssh::Flags>();
     assert_eq!((ssh.identities, ssh.ssh_config), (vec!["/home/me/k".into()], Some("/home/me/c".into())));
 }
 
@@ -194,7 +194,7 @@ fn global_options_go_anywhere() {
 #[test]
 fn options_of_a_command_may_stand_before_it() {
     let Command::Ls(flags) = read("--endpoint-url http://h --json ls s3://").command else { panic!("not ls") };
-    assert_eq!(flags.connect.get::<haul_stores::s3::Flags>().endpoint_url.as_deref(), Some("http://h"));
+    assert_eq!(flags.connect.get::<haul_s3::Flags>().endpoint_url.as_deref(), Some("http://h"));
     assert!(copy("-avn --port 2222 cp a h:b").dry);
     let text = refused("--delete cp a b");
     assert!(text.contains("cp never deletes"), "{text}");

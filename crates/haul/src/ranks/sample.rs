@@ -127,7 +127,7 @@ fn agree(one: Option<&Facts>, other: Option<&Facts>) -> bool {
 /// The first names of a directory; unfinished files of other runs come and go.
 fn names(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| !haul_stores::is_staging(entry.file_name().as_encoded_bytes()));
+    let named = entries.filter(|entry| !haul_core::store::staging::is_staging(entry.file_name().as_encoded_bytes()));
     named.take(OF_DIRECTORY).map(|entry| entry.path()).collect()
 }
 

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::Root;
+use haul_core::place::provider::Intent;
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::spec::TransferSpec;
-use haul_core::store::Store;
-use haul_stores::ftp::FtpHost;
-use haul_stores::local::trusted;
-use haul_stores::memory::Memory;
-use haul_stores::provider::Intent;
-use haul_stores::ssh::SshHost;
+use haul_core::store::{Empty, Store};
+use haul_ftp::FtpHost;
+use haul_local::trusted;
+use haul_ssh::ssh::SshHost;
 
 use super::guard;
 use super::outlet::Outlet;
@@ -38,7 +37,7 @@ fn outlet(outlet: &Outlet, asked: &Asked<'_>, sources: &[Source]) -> Result<Dest
         let source = asked.sources.first().map(Location::to_bytes).unwrap_or_default();
         return Err(Error::new(ErrorKind::Usage, "read").at(&source).because("is a directory or a pattern").hint("name a file"));
     }
-    let store: Arc<dyn Store> = if asked.dry { Arc::new(Memory::new()) } else { Arc::new(outlet.open()?) };
+    let store: Arc<dyn Store> = if asked.dry { Arc::new(Empty::default()) } else { Arc::new(outlet.open()?) };
     let host = asked.hosts.reach(&Location::local(b"."))?;
     Ok(Destination { store, host, is_made: false, path: b"/".to_vec(), rename: Some(b"-".to_vec()) })
 }
@@ -63,7 +62,7 @@ pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Res
     };
     // What a dry run has not made is empty.
     let unmade = |rename: Option<Vec<u8>>| {
-        Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
+        Ok(Destination { store: Arc::new(Empty::default()), host: host.clone(), is_made: false, path: path.clone(), rename })
     };
     let check_backup = |target: &[u8]| asked.backup_dir.map_or(Ok(()), |dir| below(target, dir).map(drop));
     let one_file = is_whole && matches!(sources, [Source::Name { kind, .. }] if (*kind != Kind::Dir || asked.exact) && !asked.listed);

@@ -6,7 +6,7 @@ use haul_core::filter::Verdict;
 use haul_core::place::host::without_slash;
 use haul_core::place::{Host, OpenOptions, Role};
 use haul_core::store::Store;
-use haul_stores::local::ThisMachine;
+use haul_local::ThisMachine;
 
 use super::destination::device;
 use super::places::{Asked, Places, Read, Source};

@@ -8,7 +8,7 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{OpenOptions, Role};
 use haul_core::store::Store;
-use haul_stores::ssh;
+use haul_ssh::ssh;
 
 use super::destination::device;
 use super::places::{Asked, Places};

@@ -14,7 +14,7 @@ use haul_core::filter::{Filter, Verdict};
 use haul_core::job::{Listed, Pick};
 use haul_core::spill::Sorter;
 use haul_core::store::{Flow, Store};
-use haul_stores::local::trusted;
+use haul_local::trusted;
 use rustix::fs::OFlags;
 
 use crate::location::{self, Location};

@@ -134,7 +134,7 @@ pub fn recorded(text: &str) -> Result<CopyFlags> {
     };
     let mut spec = TransferSpec::from_text(text, parse)?;
     spec.sources = spec.sources.into_iter().map(|source| crate::location::operand(source, 0)).collect();
-    let connect = haul_stores::registry::access(&spec.access)?;
+    let connect = haul_run::registry::access(&spec.access)?;
     if matches!(spec.operation, Operation::Check { .. }) {
         let e = Error::new(haul_core::ErrorKind::Usage, "read the transfer spec").because("its operation is a check, not a copy");
         return Err(e.hint("run `haul check`"));

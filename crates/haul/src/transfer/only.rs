@@ -12,8 +12,8 @@ use haul_core::job::Mode;
 use haul_core::journal::{Journal, Progress};
 use haul_core::plan::Policy;
 use haul_core::spec::{Safety, TransferSpec};
+use haul_core::store::Empty;
 use haul_core::tune::{Fixed, Limits};
-use haul_stores::memory::Memory;
 
 use super::resolve::{Conduct, resolve};
 use crate::exit::Exit;
@@ -38,7 +38,7 @@ fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
     };
     let conduct = Conduct { dry: true, ..Conduct::default() };
     let mut prepared = resolve(&nowhere, conduct, &flags.connect, global)?;
-    prepared.job.target = Arc::new(Memory::new());
+    prepared.job.target = Arc::new(Empty::default());
     prepared.job.rename = None;
     prepared.missing.iter().for_each(out::failure);
     let lines = Arc::new(Lines(Mutex::new(std::io::BufWriter::new(std::io::stdout()))));

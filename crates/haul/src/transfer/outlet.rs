@@ -13,8 +13,8 @@ use haul_core::lock::lock;
 use haul_core::place::Scheme;
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Safety, TransferSpec};
-use haul_stores::local::trusted;
-use haul_stores::stream::Output;
+use haul_local::trusted;
+use haul_run::stream::Output;
 use rustix::fs::OFlags;
 
 use super::run_copy;

@@ -14,13 +14,13 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::Filter;
 use haul_core::job::{Pick, Root};
+use haul_core::place::provider::Intent;
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store};
-use haul_stores::provider::Intent;
-use haul_stores::s3::address::{path_beside, path_of_key};
-use haul_stores::s3::inventory::Line;
-use haul_stores::s3::{self, HIDDEN_MOST, Objects};
-use haul_stores::stream::Input;
+use haul_run::stream::Input;
+use haul_s3::address::{path_beside, path_of_key};
+use haul_s3::inventory::Line;
+use haul_s3::{HIDDEN_MOST, Objects};
 
 use super::beside::Beside;
 use super::destination::{Destination, destination};
@@ -164,7 +164,7 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
     let is_inside = (asked.destination.scheme, &asked.destination.host) == (location.scheme, &location.host) && into.len() > base.len();
     let mut paths = lists::Paths::new(&std::env::temp_dir());
     let (mut found, mut unfit, mut trouble, is_over) = (0u64, Vec::new(), Ok(()), Cell::new(false));
-    let map_keys = asked.hosts.access().get::<s3::Flags>().map_keys;
+    let map_keys = asked.hosts.access().get::<haul_s3::Flags>().map_keys;
     let mut besides = Vec::new();
     let mut take = |key: &[u8], is_beside: bool| {
         let below = key.get(base.len()..).unwrap_or_default();

@@ -10,12 +10,11 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::xxh128;
 use haul_core::job::{Bounds, Job, Links, Mode, Pick};
 use haul_core::journal::{State, default_root};
+use haul_core::place::provider::Access;
 use haul_core::place::{OpenOptions, Scheme};
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{FilterRule, Operation, Selection, TransferSpec};
 use haul_core::store::{Runs, Store, WriteStyle};
-use haul_stores::provider::Access;
-use haul_stores::s3;
 
 use super::outlet::{self, Outlet};
 use super::{destination, guard, link_dest, lists, places, sentence};
@@ -123,7 +122,7 @@ fn open(
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         destination::below(b"", dir)?;
     }
-    let parts = s3::PART_LEAST..=s3::PART_MOST;
+    let parts = haul_s3::PART_LEAST..=haul_s3::PART_MOST;
     if destination.scheme.keys
         && let Some(size) = spec.performance.chunk.filter(|size| !is_check && !parts.contains(size))
     {
@@ -134,7 +133,7 @@ fn open(
     // Between buckets keys stay as they are, also those that can be no file names.
     let mut connect = connect.clone();
     if destination.scheme.keys && sources.iter().all(|source| source.scheme.keys) {
-        connect.change(|flags: &mut s3::Flags| flags.map_keys = true);
+        connect.change(|flags: &mut haul_s3::Flags| flags.map_keys = true);
     }
     let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
     let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
@@ -174,7 +173,7 @@ fn open(
         let e = Error::new(ErrorKind::Unsupported, "check").because("the server does not report the file's length");
         return Err(e.hint("copy it, and compare the copy"));
     }
-    let of_objects: s3::Flags = asked.hosts.access().get();
+    let of_objects: haul_s3::Flags = asked.hosts.access().get();
     let onto_itself = (of_objects.version_id.is_some() || of_objects.wishes()) && spec.deletion.is_none() && !spec.safety.remove_source;
     let avoid = if conduct.guarded { guard::check(&places, &asked, onto_itself)? } else { Vec::new() };
     if let Some(listed) = &mut listed {
@@ -260,7 +259,7 @@ fn open(
     }
     let sentence = sentence::sentence(spec, &job, &hosts, distrusted);
     if !is_check {
-        let config = hosts.access().get::<haul_stores::ssh::Flags>().ssh_config;
+        let config = hosts.access().get::<haul_ssh::ssh::Flags>().ssh_config;
         notes.extend(host_without_colon(destination, existed, config.as_deref()));
     }
     Ok(Prepared { job, sentence, missing: places.missing, notes, hosts })

@@ -18,7 +18,7 @@ use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, Sta
 use haul_core::report::{Ending, Report};
 use haul_core::rlimit;
 use haul_core::verdict::Ends;
-use haul_stores::local::{trusted, without_mask};
+use haul_local::{trusted, without_mask};
 use rustix::fs::OFlags;
 
 use crate::exit::Exit;

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use haul_core::varint;
-use haul_stores::agent::{Host, Pipes, SessionOptions, Site};
+use haul_ssh::agent::{Host, Pipes, SessionOptions, Site};
 use haul_test::compare::What;
 use haul_test::content::Random;
 use haul_test::program::Ended;

@@ -28,7 +28,7 @@ fn settings(w: &World, work: &str) {
 }
 
 fn iso(seconds: i64) -> String {
-    haul_stores::http_client::time::iso_text(haul_core::entry::Time { secs: seconds, nanos: 0 }).expect("a time")
+    haul_net::http_client::time::iso_text(haul_core::entry::Time { secs: seconds, nanos: 0 }).expect("a time")
 }
 
 fn now() -> i64 {

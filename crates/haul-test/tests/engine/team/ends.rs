@@ -11,8 +11,8 @@ use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
 use haul_core::team::{Team, Transport, threads};
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use super::{each, ranks, slow, slowly, tree};
 use crate::support::{Diary, Run, assert_same, bounded, content, job};

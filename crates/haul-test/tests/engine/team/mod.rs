@@ -15,8 +15,8 @@ use haul_core::job::Job;
 use haul_core::report::Report;
 use haul_core::store::Store;
 use haul_core::team::{Team, threads};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use crate::support::{Diary, Run, bounded, content, job};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use haul_core::report::Ending;
 use haul_core::store::Store;
 use haul_core::team::{Team, threads};
-use haul_stores::memory::Memory;
-use haul_stores::s3::{Objects, Options, PutOptions};
+use haul_s3::{Objects, Options, PutOptions};
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 use haul_test::objects::scripted::When;
 use haul_test::objects::{Minio, Scripted, Server, plain};
 

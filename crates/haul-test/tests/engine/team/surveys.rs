@@ -10,8 +10,8 @@ use haul_core::pool::{Pool, Session, Stage};
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Piece, Survey, Visitor};
 use haul_core::team::{Team, Transport, threads};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use super::{slow, tree};
 use crate::support::bounded;

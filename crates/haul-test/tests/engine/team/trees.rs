@@ -8,9 +8,9 @@ use haul_core::report::Ending;
 use haul_core::spec::{Deletion, MaxDelete};
 use haul_core::store::Store;
 use haul_core::{ErrorKind, Remedy};
-use haul_stores::local::{Local, Options};
-use haul_stores::memory::Memory;
+use haul_local::{Local, Options};
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use super::{counts, ranks, slow, slowly, tree};
 use crate::support::{Run, assert_same, content, copying, go, job, put_hard_link};

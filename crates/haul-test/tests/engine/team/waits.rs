@@ -10,8 +10,8 @@ use haul_core::event::{Event, Observer};
 use haul_core::report::Ending;
 use haul_core::team::message::Message;
 use haul_core::team::{Team, Transport, threads};
-use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
+use haul_test::memory::Memory;
 
 use super::{each, ranks, slowly, tree};
 use crate::support::{Diary, Run, assert_same, bounded, content, job, put_hard_link};

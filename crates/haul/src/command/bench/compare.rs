@@ -1,8 +1,7 @@
 //! `haul bench compare`.
 
-use haul_stores::provider::Provider as _;
-use haul_stores::s3;
-use haul_stores::ssh::SshProvider;
+use haul_core::place::provider::Provider as _;
+use haul_ssh::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -214,7 +213,7 @@ impl Task<'_> {
 
     fn env(&self) -> Vec<(OsString, OsString)> {
         let mut env = self.keeping.env();
-        if let Some(profile) = &self.connect.get::<s3::Flags>().profile {
+        if let Some(profile) = &self.connect.get::<haul_s3::Flags>().profile {
             env.push(("AWS_PROFILE".into(), profile.into()));
         }
         if let Some(region) = reach::region(self.connect) {

@@ -8,8 +8,8 @@ use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_stores::ftp::{Files, FtpHost};
-use haul_stores::ssh::{Flags, Route, SshHost};
+use haul_ftp::{Files, FtpHost};
+use haul_ssh::ssh::{Flags, Route, SshHost};
 
 use super::runs::{self, now};
 use crate::exit::Exit;

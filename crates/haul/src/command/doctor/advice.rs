@@ -5,8 +5,8 @@ use super::show::time;
 use crate::flags::connect::Connect;
 use crate::render::things;
 use crate::units::{duration, rate};
-use haul_stores::agent::NO_DATA;
-use haul_stores::ssh::Flags;
+use haul_ssh::agent::NO_DATA;
+use haul_ssh::ssh::Flags;
 
 /// A round trip in seconds from which on one ssh connection is the limit of a fast network.
 const LONG: f64 = 0.002;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_stores::ftp::FtpHost;
+use haul_ftp::FtpHost;
 
 use super::facts::{Facts, Ftp, Home, Login, Sessions};
 use crate::hosts::Hosts;

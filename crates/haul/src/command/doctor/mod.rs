@@ -11,21 +11,21 @@ mod facts;
 mod ftp;
 mod show;
 
-use haul_stores::ftp::FtpProvider;
-use haul_stores::provider::Provider as _;
-use haul_stores::ssh::{Flags, Reach, is_sftp};
+use haul_core::place::provider::Provider as _;
+use haul_ftp::FtpProvider;
+use haul_ssh::ssh::{Flags, Reach, is_sftp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
-use haul_stores::agent::{self, Attempt};
-use haul_stores::probe::{Probe, probe};
-use haul_stores::script::{count_sessions, runs_haul};
-use haul_stores::sftp::{self, CHANNELS};
-use haul_stores::ssh::install as place;
-use haul_stores::ssh::{Entered, Login, Whose};
+use haul_ssh::agent::{self, Attempt};
+use haul_ssh::probe::{Probe, probe};
+use haul_ssh::script::{count_sessions, runs_haul};
+use haul_ssh::sftp::{self, CHANNELS};
+use haul_ssh::ssh::install as place;
+use haul_ssh::ssh::{Entered, Login, Whose};
 
 use crate::exit::Exit;
 use crate::flags::connect::Connect;

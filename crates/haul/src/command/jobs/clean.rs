@@ -10,7 +10,7 @@ use haul_core::entry::{Dir, Kind, Name, show, unshown};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, Pick, State};
 use haul_core::store::{Place, Store, Token};
-use haul_stores::local::{Local, Options};
+use haul_local::{Local, Options};
 
 use super::json::Cleaned;
 use super::{Report, View, digits, find, from};

@@ -11,7 +11,7 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, State, default_root};
 use haul_core::store::Token;
-use haul_stores::local::unfinished_leaf;
+use haul_local::unfinished_leaf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 

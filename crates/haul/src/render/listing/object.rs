@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use haul_core::entry::{self, Kind};
-use haul_stores::s3::inventory::{self, Object, Version};
-use haul_stores::s3::rights::{Acl, Grant};
-use haul_stores::s3::xml;
+use haul_s3::inventory::{self, Object, Version};
+use haul_s3::rights::{Acl, Grant};
+use haul_s3::xml;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use haul_stores::s3::inventory::{self, Object, Version};
-use haul_stores::s3::xml;
+use haul_s3::inventory::{self, Object, Version};
+use haul_s3::xml;
 use serde_json::Value;
 
 use super::super::fixtures::entry;

@@ -1,6 +1,6 @@
 //! The connection flags for other programs: options of ssh and of haul, the endpoint of an object store.
 
-use haul_stores::{ftp, s3, ssh};
+use haul_ssh::ssh;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
 
 /// The same for haul.
 pub fn haul_options(connect: &Connect) -> Vec<OsString> {
-    let (connect, objects, servers): (ssh::Flags, s3::Flags, ftp::Flags) = (connect.get(), connect.get(), connect.get());
+    let (connect, objects, servers): (ssh::Flags, haul_s3::Flags, haul_ftp::Flags) = (connect.get(), connect.get(), connect.get());
     let mut out: Vec<OsString> = Vec::new();
     let mut option = |name: &str, value: Option<OsString>| {
         if let Some(value) = value {
@@ -119,12 +119,12 @@ pub fn origin(location: &Location) -> String {
 pub fn endpoint(connect: &Connect) -> Option<String> {
     let named = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
     let from_environment = || ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(named);
-    connect.get::<s3::Flags>().endpoint_url.or_else(from_environment)
+    connect.get::<haul_s3::Flags>().endpoint_url.or_else(from_environment)
 }
 
 pub fn region(connect: &Connect) -> Option<String> {
     let named = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
-    connect.get::<s3::Flags>().region.or_else(|| named("AWS_REGION")).or_else(|| named("AWS_DEFAULT_REGION"))
+    connect.get::<haul_s3::Flags>().region.or_else(|| named("AWS_REGION")).or_else(|| named("AWS_DEFAULT_REGION"))
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
         };
         let connect = Connect::default().with(std::sync::Arc::new(flags));
 
-        let host = haul_stores::registry::parse(OsStr::new("ssh://me@[::1]:2222/x"), &|_| false).expect("an address");
+        let host = haul_run::registry::parse(OsStr::new("ssh://me@[::1]:2222/x"), &|_| false).expect("an address");
         let words: Vec<String> = ssh_options(&connect, &host).into_iter().map(|w| w.into_string().expect("text")).collect();
         let expected = [
             "-F",

@@ -9,7 +9,7 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
-use haul_stores::s3::{BucketHost, admin};
+use haul_s3::{BucketHost, admin};
 
 use super::Origin;
 use crate::command::{files, rm, scope};

@@ -1,0 +1,148 @@
+//! Bundles of small files: each is one request and one answer.
+
+use std::ops::Range;
+
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::Entry;
+use haul_core::error::Result;
+
+use super::ops;
+use super::store::Remote;
+use super::wire::{Parser, protocol_error};
+use haul_core::bundle::items;
+
+/// Bytes of attributes that one request carries, about: a frame has an end.
+const REQUEST: usize = 2 << 20;
+/// What an entry takes in a frame, about.
+pub(super) fn weight_of(entry: &Entry) -> usize {
+    let xattrs = entry.xattrs.iter().flat_map(|xattrs| xattrs.iter()).map(|(name, value)| name.len() + value.len() + 8).sum::<usize>();
+    100 + entry.name.leaf.len() + entry.target.as_ref().map_or(0, |target| target.len()) + xattrs
+}
+
+/// Cuts things into batches that fit into one request each.
+pub(super) fn batches<T>(things: &[T], weight: impl Fn(&T) -> usize) -> Vec<&[T]> {
+    let mut batches = Vec::new();
+    let (mut start, mut sum) = (0, 0);
+    for (i, thing) in things.iter().enumerate() {
+        let more = weight(thing);
+        if i > start && sum + more > REQUEST {
+            batches.push(&things[start..i]);
+            (start, sum) = (i, 0);
+        }
+        sum += more;
+    }
+    if start < things.len() {
+        batches.push(&things[start..]);
+    }
+    batches
+}
+
+/// Adds what the remote host spent.
+fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
+    bundle.spent.reading += from.duration()?;
+    bundle.spent.writing += from.duration()?;
+    bundle.spent.metadata += from.duration()?;
+    Ok(())
+}
+
+impl Remote {
+    pub(super) fn get_items(&self, bundle: &mut Bundle) {
+        // An older haul reads each file back by itself.
+        if bundle.past_caches && self.root.session().is_ok_and(|session| session.remote.version < ops::READS_PAST_CACHES) {
+            return;
+        }
+        let listed = items::listed(bundle);
+        if let Err(e) = self.get(bundle, &listed) {
+            items::fail_all(bundle, &listed, &e);
+        }
+    }
+
+    pub(super) fn put_items(&self, bundle: &mut Bundle) {
+        let read = items::read(bundle);
+        let batches: Vec<Vec<usize>> = batches(&read, |i| weight_of(&bundle.items[*i].entry)).into_iter().map(<[usize]>::to_vec).collect();
+        for read in batches {
+            if let Err(e) = self.put(bundle, &read) {
+                items::fail_all(bundle, &read, &e);
+            }
+        }
+    }
+
+    fn get(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {
+        let mut to = self.root.request();
+        let how = u8::from(bundle.follow) | u8::from(bundle.past_caches) << 1;
+        to.mask(bundle.keep).byte(how).number(listed.len() as u64);
+        let mut weight = 0;
+        for i in listed {
+            let entry = &bundle.items[*i].entry;
+            to.listed(entry);
+            weight += entry.size.min(1 << 20) + 200;
+        }
+        let answer = self.root.ask(ops::GET_BUNDLE, &to, &[], weight)?.wait()?;
+        let mut from = answer.body();
+        spent(bundle, &mut from)?;
+        let mut lengths = Vec::with_capacity(listed.len());
+        let mut outcomes = Vec::with_capacity(listed.len());
+        for i in listed {
+            let name = bundle.items[*i].entry.name.clone();
+            let (entry, outcome, length) = match from.byte()? {
+                0 => {
+                    let entry = from.attributes(name)?;
+                    (Some(entry), Some(Outcome::Read), usize::try_from(from.number()?).unwrap_or(usize::MAX))
+                }
+                1 => (Some(from.attributes(name)?), None, 0),
+                _ => (None, Some(Outcome::Failed(from.error()?.on(&name))), 0),
+            };
+            lengths.push(length);
+            outcomes.push((entry, outcome));
+        }
+        let sum = lengths.iter().try_fold(0_usize, |sum, length| sum.checked_add(*length));
+        if sum != Some(from.0.len()) {
+            return Err(protocol_error("a bundle that is not as long as its files"));
+        }
+        let mut at = bundle.data.len();
+        bundle.data.extend_from_slice(from.0);
+        for ((i, length), (entry, outcome)) in listed.iter().zip(lengths).zip(outcomes) {
+            let item = &mut bundle.items[*i];
+            if let Some(entry) = entry {
+                item.entry = entry;
+            }
+            if let Some(outcome) = outcome {
+                item.outcome = outcome;
+            }
+            item.at = at..at + length;
+            at += length;
+        }
+        Ok(())
+    }
+
+    fn put(&self, bundle: &mut Bundle, read: &[usize]) -> Result<()> {
+        let mut to = self.root.request();
+        to.mask(bundle.keep).flag(bundle.direct).flag(bundle.sync).number(read.len() as u64);
+        for i in read {
+            let item = &bundle.items[*i];
+            to.entry(&item.entry).number((item.at.end - item.at.start) as u64);
+        }
+        // What stands one behind the other in the buffer goes out as one part.
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for i in read {
+            let at = &bundle.items[*i].at;
+            match runs.last_mut() {
+                Some(last) if last.end == at.start => last.end = at.end,
+                _ => runs.push(at.clone()),
+            }
+        }
+        let parts: Vec<&[u8]> = runs.into_iter().map(|run| &bundle.data[run]).collect();
+        let weight = parts.iter().map(|part| part.len() as u64).sum();
+        let answer = self.root.ask(ops::PUT_BUNDLE, &to, &parts, weight)?.wait()?;
+        let mut from = answer.body();
+        spent(bundle, &mut from)?;
+        for i in read {
+            let item = &mut bundle.items[*i];
+            item.outcome = match from.byte()? {
+                0 => Outcome::Landed(from.landed()?),
+                _ => Outcome::Failed(from.error()?.on(&item.entry.name)),
+            };
+        }
+        Ok(())
+    }
+}
