@@ -16,12 +16,13 @@ const GROWTH: u64 = 4;
 pub struct Step {
     bytes: AtomicU64,
     measured: AtomicBool,
+    landed: AtomicU64,
 }
 
 impl Step {
     /// `slow` where an end is behind a network or the rate is limited.
     pub fn new(slow: bool) -> Step {
-        Step { bytes: AtomicU64::new(if slow { CAUTIOUS } else { u64::MAX }), measured: AtomicBool::new(false) }
+        Step { bytes: AtomicU64::new(if slow { CAUTIOUS } else { u64::MAX }), measured: AtomicBool::new(false), landed: AtomicU64::new(0) }
     }
 
     /// At least [`LEAST`].
@@ -46,6 +47,12 @@ impl Step {
         let most = self.bytes().saturating_mul(GROWTH);
         self.bytes.store((rate as u64).min(most).max(LEAST), Ordering::Relaxed);
         self.measured.store(true, Ordering::Relaxed);
+        self.landed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that all workers have landed so far.
+    pub fn landed(&self) -> u64 {
+        self.landed.load(Ordering::Relaxed)
     }
 }
 

@@ -81,14 +81,16 @@ fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
 
 /// Sends a chunk: `chunk` becomes what has not landed of it, and `out` the bytes that this try has counted of that.
 fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk, out: &mut u64) -> Result<Option<u128>> {
-    let (sent, from) = (AtomicU64::new(0), chunk.at.start);
+    let (sent, from, landed) = (AtomicU64::new(0), chunk.at.start, cx.step.landed());
     let carried = carry_in_steps(cx, ends, chunk, &sent);
     *out = sent.into_inner().saturating_sub(chunk.at.start - from);
     carried.map_err(|e| {
-        if e.remedy() == Remedy::Reconnect {
-            cx.step.lost();
+        if e.remedy() != Remedy::Reconnect {
+            return e.advanced(chunk.at.start > from);
         }
-        e.advanced(chunk.at.start > from)
+        cx.step.lost();
+        // Of a connection that carries only so much, others may have had it all.
+        e.advanced(cx.step.landed() > landed)
     })
 }
 
