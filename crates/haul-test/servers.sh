@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs the servers of object stores that tests start, below target/servers: moto from Python's index, the others with the Go that
 # is there or one of its own. What is there is kept. HAUL_TEST_SERVERS names a directory that has them already: then there is
-# nothing to do.
+# nothing to do. With `default` only those that `./test` needs without --full: MinIO.
 set -eu
 cd "$(dirname "$0")/../.."
+tier=${1:-full}
 
 minio=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -26,7 +27,10 @@ mkdir -p "$place/bin"
 is_there() { # name, version
     [ -x "$place/bin/$1" ] && [ "$(cat "$place/bin/$1.version" 2>/dev/null)" = "$2" ]
 }
-if ! is_there moto "$moto"; then
+if [ "$tier" = default ] && is_there minio "$minio"; then
+    exit 0
+fi
+if [ "$tier" != default ] && ! is_there moto "$moto"; then
     echo "== installing $moto"
     rm -rf "$place/bin/moto"
     # shellcheck disable=SC2086
@@ -59,6 +63,8 @@ if [ -z "$go" ]; then
     go=$place/go/go/bin/go
 fi
 
+# Gigabytes that are of no use afterwards.
+trap 'rm -rf "$place/path" "$place/cache"' EXIT
 export GOTOOLCHAIN=local CGO_ENABLED=0 GOBIN="$place/bin"
 export GOPATH="${GOPATH:-$place/path}" GOCACHE="${GOCACHE:-$place/cache}"
 # The module cache can be removed with target; the compiler has memory to spare, and collects less garbage.
@@ -78,6 +84,7 @@ small="-gcflags=all=-dwarf=false -ldflags=-s"
 # shellcheck disable=SC2086
 {
     install_server minio "$minio" install $small "$minio"
+    [ "$tier" != default ] || exit 0
     install_server versitygw "$versitygw" install $small "$versitygw"
 }
 # Programs of a module that are put together here: main.go is read from standard input.
@@ -123,5 +130,3 @@ func main() {
 	}
 }
 END
-# Gigabytes that nobody needs any more.
-rm -rf "$place/path" "$place/cache"

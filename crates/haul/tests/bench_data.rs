@@ -105,6 +105,7 @@ fn an_interrupted_run_resumes() {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_killed_run_resumes() {
     let world = World::new();
     // A large file alone, and the small ones behind it.

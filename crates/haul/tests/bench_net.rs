@@ -1,12 +1,12 @@
 //! `haul bench net` against an OpenSSH server of its own, over links of a known rate and on loopback.
 
-#[path = "agent/network.rs"]
+#[path = "remote/agent/network.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod network;
-#[path = "agent/proxy.rs"]
+#[path = "remote/agent/proxy.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod proxy;
-#[path = "agent/support.rs"]
+#[path = "remote/agent/support.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod support;
 

@@ -220,6 +220,7 @@ fn what_was_changed_since_is_not_overwritten() {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_tree_like_another_has_its_histograms() {
     let first = tempfile::tempdir().unwrap();
     let options = Options {

@@ -63,6 +63,7 @@ fn slow_reads_of_the_source() {
 }
 
 #[test]
+#[ignore = "full"]
 fn slow_writes_at_the_destination() {
     limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Write, 80)])), Limiter::DestinationWrites);
     limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Landed, 80)])), Limiter::DestinationWrites);
@@ -70,6 +71,7 @@ fn slow_writes_at_the_destination() {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_source_that_is_slow_to_list() {
     limited(job(slow(tree(40, 0), &[(Op::List, 300)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
     // Names without attributes, each of which has to be looked up.
@@ -79,6 +81,7 @@ fn a_source_that_is_slow_to_list() {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_destination_that_is_slow_to_create_and_to_look_up() {
     limited(job(Arc::new(tree(0, 24)), slow(Memory::new(), &[(Op::Create, 60), (Op::Commit, 60)])), Limiter::DestinationMetadata);
     limited(job(Arc::new(tree(40, 0)), slow(Memory::new(), &[(Op::MakeDirs, 300), (Op::SetMeta, 200)])), Limiter::DestinationMetadata);

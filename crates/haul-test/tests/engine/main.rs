@@ -2,6 +2,7 @@
 
 mod copy;
 mod delete;
+mod fault;
 mod faults;
 mod limits;
 mod memory;

@@ -1,6 +1,7 @@
 //! The tools tested on each other. Needs root, FUSE, the mkfs programs and sshd.
 
 mod compare;
+mod link;
 mod released;
 mod slowfs;
 mod sshd;

@@ -29,6 +29,7 @@ fn a_run_stops_before_the_limit_of_its_job_and_resumes() {
 }
 
 #[test]
+#[ignore = "full"]
 fn the_limit_of_a_job_can_be_ignored() {
     let w = World::new("src: file=1M");
     let ended = in_a_short_job(&w, "--deadline none").ends(0).says("--deadline none ignores the job's time limit");

@@ -36,6 +36,7 @@ fn world() -> World {
 }
 
 #[test]
+#[ignore = "full"]
 fn every_prefix_by_record_and_some_between() {
     let (w, record) = (world(), 16);
     let ends = RefCell::default();

@@ -76,11 +76,13 @@ fn kill_at_every_record(flags: &str, workers: u64) {
 }
 
 #[test]
+#[ignore = "full"]
 fn at_every_record_with_one_worker() {
     kill_at_every_record("", 1);
 }
 
 #[test]
+#[ignore = "full"]
 fn at_every_record_with_three_workers_and_verify() {
     kill_at_every_record("--verify", 3);
 }
@@ -164,6 +166,7 @@ fn staged_small_files_are_removed_with_their_job() {
 }
 
 #[test]
+#[ignore = "full"]
 fn staged_small_files_of_a_version_that_is_no_more_are_removed() {
     let w = World::new("");
     let mounted = killed_while_staging(&w);

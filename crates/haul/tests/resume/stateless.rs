@@ -49,6 +49,7 @@ fn fill(dir: &Path, leave: usize) {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_full_state_directory() {
     for leave in [0, 4096, 8192, 16384] {
         let volume = Volume::tmpfs(1 << 20).expect("tmpfs, as root");

@@ -33,6 +33,7 @@ fn at(profile: &str, w: &World, path: &str) -> String {
 }
 
 #[test]
+#[ignore = "full"]
 fn from_one_server_to_another_and_back() {
     let w = World::new();
     let there = World::at(Arc::new(Versitygw::start().expect("versitygw can be started: servers.sh installs it")));

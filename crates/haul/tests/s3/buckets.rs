@@ -74,6 +74,7 @@ fn buckets_are_made_listed_and_removed() {
 }
 
 #[test]
+#[ignore = "full"]
 fn keys_are_listed_by_slashes_and_wildcards_without_a_look_at_any() {
     let server = Arc::new(Versitygw::start().expect("a server"));
     let world = World::at(server.clone());
@@ -149,6 +150,7 @@ fn wildcards_and_directories_are_removed_in_batches() {
 }
 
 #[test]
+#[ignore = "full"]
 fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
     let world = World::alone(Versitygw::start());
     world.bucket("box", &TREE);
@@ -234,6 +236,7 @@ fn http(method: &str, url: &str, body: &[u8]) -> String {
 }
 
 #[test]
+#[ignore = "full"]
 fn versions_are_listed_read_and_removed() {
     let world = World::alone(Versitygw::start());
     world.bucket("box", &[]);
@@ -272,6 +275,7 @@ fn versions_are_listed_read_and_removed() {
 }
 
 #[test]
+#[ignore = "full"]
 fn unfinished_uploads_are_listed_and_removed() {
     let world = World::alone(Versitygw::start());
     world.bucket("box", &["d/done"]);

@@ -42,6 +42,7 @@ fn set_up(w: &World) {
 }
 
 #[test]
+#[ignore = "full"]
 fn commands_for_users_of_other_tools_run_as_they_stand() {
     let w = World::new();
     w.write("rules", "- *.tmp\n");

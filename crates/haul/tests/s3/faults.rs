@@ -157,6 +157,7 @@ fn connections_that_close_at_once_are_made_again() {
 }
 
 #[test]
+#[ignore = "full"]
 fn an_answer_that_never_comes_is_not_waited_for() {
     let (w, scripted) = World::scripted();
     w.tree("src: a=10 large=12M");
@@ -231,6 +232,7 @@ fn a_key_that_fails_for_ever_costs_as_many_requests_as_are_documented() {
 }
 
 #[test]
+#[ignore = "full"]
 fn without_a_flag_a_request_is_tried_as_often_as_the_help_says() {
     let (w, scripted) = World::scripted();
     w.tree("src: bad=10 good=10");

@@ -225,6 +225,7 @@ fn between_buckets_keys_stay_as_they_are() {
 
 /// This server takes content under a key that ends in a slash.
 #[test]
+#[ignore = "full"]
 fn an_object_whose_key_ends_in_a_slash_is_named_with_raw() {
     let w = World::at(Arc::new(Moto::start().expect("moto can be started: servers.sh installs it")));
     for (key, content) in [("c/", "content"), ("d/", "12345"), ("d/below", "1")] {

@@ -147,6 +147,7 @@ fn heads_are_told_and_what_is_hostile_in_them_is_escaped() {
 }
 
 #[test]
+#[ignore = "full"]
 fn versions_and_marks_of_deletion() {
     let w = World::at(std::sync::Arc::new(Versitygw::start().expect("servers.sh installs it")));
     let on =
@@ -174,6 +175,7 @@ fn versions_and_marks_of_deletion() {
 }
 
 #[test]
+#[ignore = "full"]
 fn uploads_and_what_has_landed_of_them() {
     let w = World::at(std::sync::Arc::new(Versitygw::start().expect("servers.sh installs it")));
     let begun = w.request("POST", "/d/large?uploads=", &[], b"").success().expect("begun").text();

@@ -130,26 +130,31 @@ fn the_exceptions_are_documented() {
 }
 
 #[test]
+#[ignore = "full"]
 fn minio() {
     run(Arc::new(Minio::start().expect("servers.sh installs it")), "MinIO");
 }
 
 #[test]
+#[ignore = "full"]
 fn versitygw() {
     run(Arc::new(Versitygw::start().expect("servers.sh installs it")), "versitygw");
 }
 
 #[test]
+#[ignore = "full"]
 fn seaweedfs() {
     run(Arc::new(SeaweedFs::start().expect("servers.sh installs it")), "SeaweedFS");
 }
 
 #[test]
+#[ignore = "full"]
 fn moto() {
     run(Arc::new(Moto::start().expect("servers.sh installs it")), "moto");
 }
 
 #[test]
+#[ignore = "full"]
 fn rclone() {
     run(Arc::new(Rclone::start().expect("servers.sh installs it")), "rclone serve s3");
 }

@@ -41,6 +41,7 @@ pub fn session(w: &World, actions: &[&str]) -> [(&'static str, String); 3] {
 }
 
 #[test]
+#[ignore = "full"]
 fn who_may_only_write_writes() {
     let (w, scripted) = World::scripted();
     let run = |words: &str| anonymous(&w, words);
@@ -69,6 +70,7 @@ fn who_may_only_write_writes() {
 }
 
 #[test]
+#[ignore = "full"]
 fn who_may_only_read_reads_what_is_named() {
     let w = World::new();
     w.tree("src: a=10 b=20 large=20M");

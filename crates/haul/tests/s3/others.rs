@@ -52,6 +52,7 @@ fn objects_without_a_time_of_their_own_are_equal_by_size_if_not_older() {
 
 /// It answers 404 where a bucket has no unfinished upload.
 #[test]
+#[ignore = "full"]
 fn unfinished_uploads_at_rclone_are_none() {
     let w = World::at(Arc::new(Rclone::start().expect("servers.sh installs it")));
     assert_eq!(w.haul("ls --uploads @/").ends(0).out, "");

@@ -5,6 +5,7 @@ use haul_test::objects::scripted::{Action, When};
 use crate::support::World;
 
 #[test]
+#[ignore = "full"]
 fn headers_metadata_and_tags_are_as_was_asked_for() {
     let w = World::new();
     w.tree("src: page.html=100 data.nc=10 large.json=12M d/e=1");

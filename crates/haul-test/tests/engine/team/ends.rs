@@ -73,6 +73,7 @@ impl Transport for Dying {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_rank_that_dies_ends_the_job_and_is_named() {
     for most in [1, 6, 12] {
         let (source, target) = (tree(), Memory::new());
