@@ -47,10 +47,6 @@ fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
 
 impl Remote {
     pub(super) fn get_items(&self, bundle: &mut Bundle) {
-        // An older haul reads each file back by itself.
-        if bundle.past_caches && self.root.session().is_ok_and(|session| session.remote.version < ops::READS_PAST_CACHES) {
-            return;
-        }
         let listed = items::listed(bundle);
         if let Err(e) = self.get(bundle, &listed) {
             items::fail_all(bundle, &listed, &e);

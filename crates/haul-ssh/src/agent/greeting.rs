@@ -228,8 +228,7 @@ impl Greeted {
                 host: from.words()?,
                 machine: from.words()?,
                 boot: from.words()?,
-                // Added by version 5.
-                fingerprint: if from.0.is_empty() { None } else { from.bytes()?.try_into().ok().map(Fingerprint) },
+                fingerprint: from.bytes()?.try_into().ok().map(Fingerprint),
             })
         };
         let hello = if greeted.early.is_empty() { Err(protocol_error("no greeting")) } else { greeted.early.remove(0) };

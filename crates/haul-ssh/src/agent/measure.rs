@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, Result};
 use haul_core::store::Store;
 
 use super::data::DataRoute;
@@ -94,21 +94,6 @@ const MAKING: Duration = Duration::from_secs(20);
 const STALLED: Duration = Duration::from_secs(4);
 
 impl Host {
-    /// `Unsupported` where the remote haul is too old to be measured.
-    pub fn measures(&self) -> Result<()> {
-        let remote = self.remote()?;
-        if remote.version >= ops::MEASURES {
-            return Ok(());
-        }
-        let e = Error::new(ErrorKind::Unsupported, "measure").because(format!(
-            "haul {} on the remote host speaks version {} of the protocol; measurements without disks need version {}",
-            remote.haul,
-            remote.version,
-            ops::MEASURES
-        ));
-        Err(e)
-    }
-
     pub fn open_made_up(&self, what: MadeUp) -> Result<Remote> {
         let session = self.client.session()?;
         let number = self.client.number();

@@ -4,15 +4,7 @@
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (1, 6);
-/// The first version that has MADE_UP and TALLY.
-pub const MEASURES: u64 = 2;
-/// The first version that has OWNER_NAME and OWNER_ID.
-pub const NAMES_OWNERS: u64 = 3;
-/// The first version that has VOLUME.
-pub const TELLS_VOLUMES: u64 = 4;
-/// The first version that reads bundles past the caches: the flag of GET_BUNDLE is 2 or 3 then.
-pub const READS_PAST_CACHES: u64 = 6;
+pub const VERSIONS: (u64, u64) = (6, 6);
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
 /// What the remote shell prints in front of the program that it is about to become.
@@ -56,7 +48,6 @@ pub const DIGEST: u8 = 48;
 pub const SETTLE: u8 = 49;
 pub const SPACE: u8 = 50;
 pub const FORGET: u8 = 51;
-// 52 and 53, 58 and 59 were data connections before version 5.
 pub const SIGNATURE: u8 = 54;
 pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
@@ -72,7 +63,7 @@ pub const OWNER_NAME: u8 = 64;
 pub const OWNER_ID: u8 = 65;
 /// The file system of a root.
 pub const VOLUME: u8 = 66;
-/// Data connections by TLS, since version 5; see `server/data.rs` and `server/pull.rs`.
+/// Data connections by TLS; see `server/data.rs` and `server/pull.rs`.
 pub const TLS_LISTEN: u8 = 80;
 pub const TLS_CONNECT: u8 = 81;
 pub const TLS_READER: u8 = 82;

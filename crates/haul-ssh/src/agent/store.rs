@@ -17,7 +17,6 @@ use super::link::Ticket;
 use super::listing::{self, RootListing};
 use super::ops;
 use super::root::Root;
-use super::session::Session;
 use super::sink::{RemoteSink, remote_token};
 use super::source::RemoteSource;
 use super::wire::{Parser, Writer, algorithm_to, protocol_error, who_to};
@@ -338,12 +337,6 @@ impl Store for Remote {
     }
 
     fn volume(&self) -> Result<Option<Volume>> {
-        let session = self.root.session()?;
-        if session.remote.version < ops::TELLS_VOLUMES {
-            let e = Error::new(ErrorKind::Unsupported, "stat file system");
-            let e = e.because(format!("haul {} on the remote host does not report its size", session.remote.haul));
-            return Err(e.hint("--no-agent asks the SFTP server, --install-agent installs this haul"));
-        }
         self.root.call(ops::VOLUME, &self.root.request())?.body().volume()
     }
 
@@ -359,7 +352,7 @@ impl Store for Remote {
     }
 
     fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        let session = self.names_owners()?;
+        let session = self.root.session()?;
         let mut to = Writer::new();
         to.byte(who_to(who)).number(id.into());
         let answer = session.ask_quick(ops::OWNER_NAME, &[&to.out])?;
@@ -368,23 +361,11 @@ impl Store for Remote {
     }
 
     fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        let session = self.names_owners()?;
+        let session = self.root.session()?;
         let mut to = Writer::new();
         to.byte(who_to(who)).bytes(name);
         let answer = session.ask_quick(ops::OWNER_ID, &[&to.out])?;
         let mut from = answer.body();
         if from.flag()? { from.small().map(Some) } else { Ok(None) }
-    }
-}
-
-impl Remote {
-    /// The session, if the remote haul is new enough to tell names of owners.
-    fn names_owners(&self) -> Result<Arc<Session>> {
-        let session = self.root.session()?;
-        if session.remote.version >= ops::NAMES_OWNERS {
-            return Ok(session);
-        }
-        let e = Error::new(ErrorKind::Unsupported, "look up an owner");
-        Err(e.because(format!("haul {} on the remote host does not report owner names", session.remote.haul)))
     }
 }

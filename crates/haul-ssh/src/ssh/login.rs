@@ -18,7 +18,6 @@ use haul_core::retry::{self, Policy};
 use super::Target;
 use super::config::Config;
 use super::messages::{Entered, Messages, Whose};
-use super::nagle::Undelayed;
 use crate::agent::{Pipes, widen};
 use crate::sftp::{Channel, SPEAK};
 use haul_core::lock::lock;
@@ -326,7 +325,6 @@ impl Login {
         let (stderr, shown) = self.messages.pipe(!(self.is_further || verbose && is_silenced))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
-        let _undelayed = Undelayed::begin(&child);
         let until = Instant::now() + LOGIN;
         // The socket is there as soon as the login is.
         while !socket.exists() {
@@ -361,7 +359,6 @@ impl Login {
         let (stderr, shown) = self.messages.pipe(true)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
-        let _undelayed = Undelayed::begin(&child);
         let until = Instant::now() + LOGIN;
         // It leaves as soon as the login is there; a child of its own serves the socket.
         let e = loop {

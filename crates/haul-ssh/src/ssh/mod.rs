@@ -9,7 +9,6 @@ pub mod host;
 pub mod install;
 mod login;
 mod messages;
-mod nagle;
 mod provider;
 pub mod reach;
 mod routes;

@@ -146,16 +146,13 @@ impl Agent {
             let ours = self.options.version;
             return Err(e.because(format!("haul {theirs} here and haul {ours} on the remote host have no common protocol version")));
         }
-        // What later versions add stands behind, and may be missing.
-        let compress = !from.0.is_empty() && from.flag()?;
-        self.compress.store(compress, std::sync::atomic::Ordering::Relaxed);
+        self.compress.store(from.flag()?, std::sync::atomic::Ordering::Relaxed);
         to.number(version).bytes(self.options.version.as_bytes()).bytes(self.home.as_os_str().as_bytes());
         to.bytes(self.joining.word.as_deref().unwrap_or_default().as_bytes());
         to.bytes(self.connection.as_bytes());
         let uname = rustix::system::uname();
         to.bytes(uname.nodename().to_bytes()).bytes(uname.machine().to_bytes());
         to.bytes(boot().as_bytes());
-        // Added by version 5.
         to.bytes(self.identity.as_ref().map_or(&[], |identity| &identity.fingerprint.0[..]));
         Ok(())
     }
