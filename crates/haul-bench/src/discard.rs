@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteOutcome, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::device::{Device, Stream};
@@ -141,7 +141,7 @@ impl Store for Discard {
         for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
             add(&self.counts.files, 1);
             add(&self.counts.bytes, item.at.len() as u64);
-            item.outcome = Outcome::Landed(Landed::default());
+            item.outcome = Outcome::Written(WriteOutcome::default());
         }
     }
 
@@ -153,9 +153,9 @@ impl Store for Discard {
         dirs.iter().map(made).collect()
     }
 
-    fn make_node(&self, _name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, _name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<WriteOutcome> {
         add(&self.counts.nodes, 1);
-        Ok(Landed::default())
+        Ok(WriteOutcome::default())
     }
 
     fn make_hard_link(&self, _name: &Name, _existing: &Name) -> Result<()> {
@@ -163,8 +163,8 @@ impl Store for Discard {
         Ok(())
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
-        specs.iter().map(|_| Ok(Landed::default())).collect()
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
+        specs.iter().map(|_| Ok(WriteOutcome::default())).collect()
     }
 }
 
@@ -208,9 +208,9 @@ impl Sink for Hole {
         Ok(())
     }
 
-    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<WriteOutcome> {
         add(&self.counts.files, 1);
-        Ok(Landed::default())
+        Ok(WriteOutcome::default())
     }
 
     fn abort(&self) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// What came of putting a file, a link or a directory's attributes in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Landed {
+pub struct WriteOutcome {
     /// Attributes that were asked for and that the destination refused, perhaps with [`MetaMask::DENIED`].
     pub refused: MetaMask,
     /// Identity of what stands there now; 0 where the store has none.
@@ -51,7 +51,7 @@ pub struct Item {
 pub enum Outcome {
     Listed,
     Read,
-    Landed(Landed),
+    Written(WriteOutcome),
     Failed(Error),
 }
 

@@ -15,8 +15,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use crate::bundle::Landed;
-pub use caps::{Caps, Proof, Runs, WriteStyle, admits, tells, time_range};
+pub use crate::bundle::WriteOutcome;
+pub use caps::{Caps, Proof, Runs, WriteStyle, check_destination, check_source, time_range};
 pub use empty::Empty;
 pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
@@ -33,9 +33,9 @@ pub enum Flow {
     Stop,
 }
 
-/// How an entry of another store of the same system gets a name in this one: see [`Store::take`].
+/// How an entry of another store of the same system gets a name in this one: see [`Store::server_side`].
 #[derive(Clone, Copy, Debug)]
-pub enum Within<'a> {
+pub enum ServerSideOp<'a> {
     /// It loses its own name; a directory comes with all that is in it.
     Rename,
     /// The file has both names.
@@ -242,7 +242,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Creates a symlink, fifo, socket or device like `entry` at `name`, in place of any file but never of a directory.
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         let _ = (entry, keep);
         Err(read_only("create", name))
     }
@@ -254,18 +254,18 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Sets attributes, mtime last; what was refused is in the result, not an error.
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         specs.iter().map(|spec| Err(read_only("set attributes", spec.name))).collect()
     }
 
     /// Whether `refresh` may find something to do: what the place was asked to give to files goes beyond attributes.
-    fn refreshes(&self) -> bool {
+    fn has_options(&self) -> bool {
         false
     }
 
     /// Gives a file, or the marker of a directory, that is as it should be otherwise what the options of the place ask for, but with
     /// `dry`; what it lacked of it. A directory without a marker lacks nothing.
-    fn refresh(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+    fn apply_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
         let _ = (name, kind, dry);
         Ok(OptionSet::NONE)
     }
@@ -315,7 +315,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `Exists` where a rename or a link would replace something; `Unsupported` across file systems.
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         let _ = (from, entry, to, how);
         Ok(None)
     }

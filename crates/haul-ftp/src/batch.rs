@@ -12,7 +12,7 @@ use std::time::Instant;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Entry, Kind, MetaMask, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::Landed;
+use haul_core::store::WriteOutcome;
 
 use super::change::{explain_write, lost_of, remove_file, settings};
 use super::control::command;
@@ -82,7 +82,7 @@ struct Pending<'a> {
     commands: Vec<Vec<u8>>,
     /// Files whose size a listing has to tell.
     unseen: Vec<&'a Put<'a>>,
-    done: Vec<(usize, Result<Landed>)>,
+    done: Vec<(usize, Result<WriteOutcome>)>,
 }
 
 impl Pending<'_> {
@@ -101,7 +101,7 @@ impl Shared {
     /// `blocks`: in extended block mode.
     pub fn put_bundle(&self, bundle: &mut Bundle, blocks: bool) {
         let begun = Instant::now();
-        let mut outcomes: Vec<(usize, Result<Landed>)> = Vec::new();
+        let mut outcomes: Vec<(usize, Result<WriteOutcome>)> = Vec::new();
         let mut puts = Vec::new();
         let read = items::read(bundle);
         let proofs = self.prove(&read.iter().map(|index| &*bundle.items[*index].entry.name.leaf).collect::<Vec<_>>());
@@ -131,14 +131,14 @@ impl Shared {
         outcomes.extend(in_parallel(&self.threads, &groups, GROUPS, |group| self.put_group(group, bundle.keep)).into_iter().flatten());
         for (index, outcome) in outcomes {
             match outcome {
-                Ok(landed) => bundle.items[index].outcome = Outcome::Landed(landed),
+                Ok(landed) => bundle.items[index].outcome = Outcome::Written(landed),
                 Err(e) => fail(&mut bundle.items[index], e),
             }
         }
         bundle.spent.writing += begun.elapsed();
     }
 
-    fn put_group(&self, group: &[Put<'_>], keep: MetaMask) -> Vec<(usize, Result<Landed>)> {
+    fn put_group(&self, group: &[Put<'_>], keep: MetaMask) -> Vec<(usize, Result<WriteOutcome>)> {
         let mut line = Line::new(self);
         let mut pending = Pending::default();
         for put in group {
@@ -277,9 +277,9 @@ impl Shared {
     }
 
     /// What the replies to the commands that name a file say.
-    fn named(&self, line: &mut Line<'_>, put: &Put<'_>, refused: MetaMask, from: Option<Reply>, to: Option<Reply>) -> Result<Landed> {
+    fn named(&self, line: &mut Line<'_>, put: &Put<'_>, refused: MetaMask, from: Option<Reply>, to: Option<Reply>) -> Result<WriteOutcome> {
         let failed = from.filter(|reply| !reply.needs_more() && !reply.is_done()).or(to.filter(|reply| !reply.is_done()));
-        let Some(_) = failed else { return Ok(Landed { refused, ino: 0 }) };
+        let Some(_) = failed else { return Ok(WriteOutcome { refused, ino: 0 }) };
         // Once more, with a look at what is in the way.
         let lease = line.session()?;
         let replaced = super::change::replace(lease, &put.path, &put.target, "rename");
@@ -287,7 +287,7 @@ impl Shared {
             // The first error counts.
             let _ = remove_file(lease, &put.path, "remove");
         }
-        replaced.map(|()| Landed { refused, ino: 0 })
+        replaced.map(|()| WriteOutcome { refused, ino: 0 })
     }
 
     pub fn get_bundle(&self, bundle: &mut Bundle, most: usize) {

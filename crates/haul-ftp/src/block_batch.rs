@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::Landed;
+use haul_core::store::WriteOutcome;
 
 use super::batch::{Put, WRITE};
 use super::change::{self, explain_write, lost_of, remove_file, settings};
@@ -47,7 +47,7 @@ struct Pipeline<'a> {
     unnamed: Vec<(&'a Put<'a>, MetaMask)>,
     /// Files of which the server has another size.
     cut: Vec<(&'a Put<'a>, Error)>,
-    done: Vec<(usize, Result<Landed>)>,
+    done: Vec<(usize, Result<WriteOutcome>)>,
 }
 
 impl<'a> Pipeline<'a> {
@@ -102,7 +102,7 @@ impl<'a> Pipeline<'a> {
                 let replies: Vec<Reply> = (0..2).map(|_| self.lane.last_reply(WRITE)).collect::<Result<_>>()?;
                 if let Some(Awaited::Named(put, refused)) = self.awaited.pop_front() {
                     match replies.last().is_some_and(Reply::is_done) {
-                        true => self.done.push((put.index, Ok(Landed { refused, ino: 0 }))),
+                        true => self.done.push((put.index, Ok(WriteOutcome { refused, ino: 0 }))),
                         false => self.unnamed.push((put, refused)),
                     }
                 }
@@ -148,7 +148,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// What needs a session that owes nothing.
-    fn finish(mut self) -> (Vec<(usize, Result<Landed>)>, Vec<Put<'a>>) {
+    fn finish(mut self) -> (Vec<(usize, Result<WriteOutcome>)>, Vec<Put<'a>>) {
         let Pipeline { shared, lane, refused, again, unnamed, cut, done, .. } = &mut self;
         if refused.is_some() || lane.is_broken() {
             lane.break_off();
@@ -158,7 +158,7 @@ impl<'a> Pipeline<'a> {
             change::replace(&mut lease, &put.path, &put.target, "rename")
                 // The first error counts.
                 .inspect_err(|_| drop(remove_file(&mut lease, &put.path, "remove")))?;
-            Ok(Landed { refused, ino: 0 })
+            Ok(WriteOutcome { refused, ino: 0 })
         };
         for (put, refused) in unnamed.drain(..) {
             done.push((put.index, rename(put, refused)));
@@ -184,7 +184,7 @@ impl<'a> Pipeline<'a> {
 
 impl Shared {
     /// Writes small files over one session; what of them has to be sent again, one by one, comes back too.
-    pub fn put_in_blocks<'a>(&'a self, puts: &'a [Put<'a>], keep: MetaMask) -> (Vec<(usize, Result<Landed>)>, Vec<Put<'a>>) {
+    pub fn put_in_blocks<'a>(&'a self, puts: &'a [Put<'a>], keep: MetaMask) -> (Vec<(usize, Result<WriteOutcome>)>, Vec<Put<'a>>) {
         let lane = match Lane::open(&self.pool, &[], WRITE) {
             Ok((lane, _)) => lane,
             Err(e) => return (puts.iter().map(|put| (put.index, Err(e.again()))).collect(), Vec::new()),

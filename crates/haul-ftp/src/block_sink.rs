@@ -19,7 +19,7 @@ use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, Reach, Receipt, Sink, Source, Token, WriteOutcome};
 
 use super::change;
 use super::control::command;
@@ -271,7 +271,7 @@ impl BlockSink {
         self.lanes.all().iter().map(|slot| self.lanes.confirm(&mut lock(slot), None)).fold(Ok(()), Result::and)
     }
 
-    fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         receipt::complete(entry.size, self.staged.chunk, receipts)?;
         self.settle()?;
         if entry.size == 0 {
@@ -338,7 +338,7 @@ impl Sink for BlockSink {
         self.staged.digest(algorithm)
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.conclude(entry, receipts).map_err(|e| self.explained(e))
     }
 

@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Landed, MetaSpec};
+use haul_core::store::{MetaSpec, WriteOutcome};
 
 use super::control::command;
 use super::data::Failed;
@@ -113,7 +113,7 @@ pub fn settings(path: &[u8], entry: &Entry, keep: MetaMask, mfmt: bool) -> Resul
 impl Shared {
     /// The size of the file at a path, and its attributes set, in one round trip where the server lists facts; what was refused is in
     /// the result.
-    pub fn size_and_set(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<(Option<u64>, Landed)> {
+    pub fn size_and_set(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<(Option<u64>, WriteOutcome)> {
         const OP: &str = "commit";
         let word = match self.features.mlst.is_some() {
             true => "MLST",
@@ -134,11 +134,11 @@ impl Shared {
                 refused = refused.with(mask);
             }
         }
-        Ok((size?, Landed { refused, ino: 0 }))
+        Ok((size?, WriteOutcome { refused, ino: 0 }))
     }
 
     /// Sets attributes of what is at a path; what was refused is in the result.
-    pub fn set_at(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    pub fn set_at(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         let mut refused = lost_of(entry, keep, self.sets);
         let (masks, commands): (Vec<_>, Vec<_>) = settings(path, entry, keep.and(self.sets), self.features.mfmt)?.into_iter().unzip();
         for (mask, reply) in masks.into_iter().zip(session.control.ask_all(&commands, "set attributes")) {
@@ -146,10 +146,10 @@ impl Shared {
                 refused = refused.with(mask);
             }
         }
-        Ok(Landed { refused, ino: 0 })
+        Ok(WriteOutcome { refused, ino: 0 })
     }
 
-    pub fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    pub fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         const OP: &str = "set attributes";
         if specs.is_empty() {
             return Vec::new();
@@ -167,7 +167,7 @@ impl Shared {
         let mut replies = session.control.ask_all(&commands, OP).into_iter();
         let mut results = Vec::with_capacity(specs.len());
         for (spec, prepared) in specs.iter().zip(prepared) {
-            let mut landed = Landed { refused: lost_of(spec.entry, spec.keep, self.sets), ino: 0 };
+            let mut landed = WriteOutcome { refused: lost_of(spec.entry, spec.keep, self.sets), ino: 0 };
             let mut outcome = prepared.map(|prepared| prepared.into_iter().map(|(mask, _)| mask).collect::<Vec<_>>());
             for mask in outcome.as_mut().map(std::mem::take).unwrap_or_default() {
                 match replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP))) {

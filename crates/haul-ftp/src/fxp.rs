@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use haul_core::entry::{Entry, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::retry::Scope;
-use haul_core::store::{Landed, Moved, Spec};
+use haul_core::store::{Moved, Spec, WriteOutcome};
 
 use super::change;
 use super::control::{Control, command};
@@ -64,7 +64,7 @@ pub fn copy(
     name: &Name,
     (spec, verify): (&Spec<'_>, bool),
     moved: Moved<'_>,
-) -> Result<Option<Landed>> {
+) -> Result<Option<WriteOutcome>> {
     if !is_possible(from, to, entry.size) {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, Receipt, Sink, Source, Token, WriteOutcome};
 
 use super::change;
 use super::control::command;
@@ -214,7 +214,7 @@ impl FtpSink {
         Ok(())
     }
 
-    fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         receipt::complete(entry.size, self.staged.chunk, receipts)?;
         if let Some(trial) = &*lock(&self.trial) {
             trial.give_up();
@@ -349,7 +349,7 @@ impl Sink for FtpSink {
         self.staged.digest(algorithm)
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.conclude(entry, receipts).map_err(|e| e.on(&self.staged.name))
     }
 

@@ -285,7 +285,7 @@ impl Source for FtpFile {
         Ok(Box::new(Reader { file: self, download: Some(download), at: at.start, end: at.end }))
     }
 
-    fn goes_on(&self, at: Range<u64>) {
+    fn hint_sequential(&self, at: Range<u64>) {
         let mut ahead = lock(&self.ahead);
         let end = ahead.entry(at.start).or_insert(at.end);
         *end = at.end.max(*end);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Landed, Source, Spec, Token};
+use haul_core::store::{Source, Spec, Token, WriteOutcome};
 
 use super::change;
 use super::paths::{checked, join};
@@ -64,7 +64,7 @@ impl Staged {
     /// # Errors
     ///
     /// `Corrupt` if it has not.
-    pub fn commit(&self, entry: &Entry) -> Result<Landed> {
+    pub fn commit(&self, entry: &Entry) -> Result<WriteOutcome> {
         const OP: &str = "commit";
         let mut session = self.shared.pool.take()?;
         let (size, landed) = self.shared.size_and_set(&mut session, &self.path, entry, self.keep)?;

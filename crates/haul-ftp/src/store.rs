@@ -7,7 +7,9 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, Source, Spec, Store, Token, Within, WriteStyle};
+use haul_core::store::{
+    Caps, Flow, Found, MetaSpec, Place, Runs, ServerSideOp, Sink, Source, Spec, Store, Token, WriteOutcome, WriteStyle,
+};
 
 use super::block_sink::BlockSink;
 use super::features::{Features, get};
@@ -218,14 +220,14 @@ impl Store for Ftp {
         self.shared.make_dirs(dirs)
     }
 
-    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<WriteOutcome> {
         let op = "create";
         paths::checked(name, self.shared.features.names(), op)?;
         let e = haul_core::error::Error::new(ErrorKind::Unsupported, op).on(name);
         Err(e.because("FTP cannot create links or special files"))
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         self.shared.set_meta(specs)
     }
 
@@ -246,13 +248,13 @@ impl Store for Ftp {
         Some(Token(fxp::staging(&entry.name.leaf, entry).into()))
     }
 
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Ftp>(), how) {
-            (Some(from), Within::Rename) if Arc::ptr_eq(&from.shared.pool, &self.shared.pool) => {
-                self.shared.take_over(&from.shared, &entry.name, to, false).map(|()| Some(Landed::default()))
+            (Some(from), ServerSideOp::Rename) if Arc::ptr_eq(&from.shared.pool, &self.shared.pool) => {
+                self.shared.take_over(&from.shared, &entry.name, to, false).map(|()| Some(WriteOutcome::default()))
             }
-            (Some(from), Within::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, false), moved),
-            (Some(from), Within::VerifiedCopy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, true), moved),
+            (Some(from), ServerSideOp::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, false), moved),
+            (Some(from), ServerSideOp::VerifiedCopy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, (spec, true), moved),
             _ => Ok(None),
         }
         .map_err(|e| e.on(to))

@@ -6,7 +6,7 @@ use std::time::Instant;
 use haul_core::bundle::{Bundle, Item, Laps, Outcome, Spent};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask};
 use haul_core::error::{Error, Result};
-use haul_core::store::Landed;
+use haul_core::store::WriteOutcome;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
@@ -194,7 +194,7 @@ impl Shared {
                 Ok(landed)
             });
             item.outcome = match put {
-                Ok(landed) => Outcome::Landed(landed),
+                Ok(landed) => Outcome::Written(landed),
                 Err(error) => Outcome::Failed(error.on(&item.entry.name)),
             };
         }
@@ -228,7 +228,7 @@ impl Shared {
             done = touched.iter().try_for_each(|(_, handle)| rustix::fs::fsync(&**handle));
         }
         if let Err(e) = done {
-            for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Landed(_))) {
+            for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Written(_))) {
                 item.outcome = Outcome::Failed(fail(e, "sync").on(&item.entry.name));
             }
         }
@@ -244,7 +244,7 @@ impl Shared {
         keep: MetaMask,
         (direct, sync): (bool, bool),
         laps: &mut Laps<'_>,
-    ) -> Result<(Landed, Option<Vec<u8>>, Option<Birth>)> {
+    ) -> Result<(WriteOutcome, Option<Vec<u8>>, Option<Birth>)> {
         let leaf = leaf_of(&entry.name.leaf, "create")?;
         let inherits = self.inherits_acl(handle);
         let mut wanted = self.rules.new_mode(entry, keep, inherits);
@@ -296,7 +296,7 @@ impl Shared {
         keep: MetaMask,
         now: Now,
         laps: &mut Laps<'_>,
-    ) -> Result<Landed, (Error, Option<Facts>)> {
+    ) -> Result<WriteOutcome, (Error, Option<Facts>)> {
         let ours = |fd: &OwnedFd| look_at(fd).ok();
         if let Err(e) = write_from_start(&fd, bytes) {
             return Err((fail(e, "write"), ours(&fd)));

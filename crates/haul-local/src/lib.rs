@@ -32,7 +32,9 @@ use std::sync::{Arc, Mutex};
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
+use haul_core::store::{
+    Caps, Flow, Found, MetaSpec, Place, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, Who, WriteOutcome,
+};
 use haul_core::stripe::{Layout, Stripe};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -323,7 +325,7 @@ impl Store for Local {
         dirs.iter().map(|(dir, mode)| self.shared.make_dir(dir, *mode).map_err(|e| e.on(&Name::of(dir)))).collect()
     }
 
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         self.shared.make_node(name, entry, keep).map_err(|e| e.on(name))
     }
 
@@ -331,7 +333,7 @@ impl Store for Local {
         self.shared.make_hard_link(name, existing).map_err(|e| e.on(name))
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         specs.iter().map(|spec| self.shared.set_meta(spec).map_err(|e| e.on(spec.name))).collect()
     }
 
@@ -349,14 +351,14 @@ impl Store for Local {
 
     /// No copies: the engine's meter copies by the descriptors of source and sink, and can count, throttle and cancel between the
     /// kernel's calls.
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         let Some(from) = (from as &dyn Any).downcast_ref::<Local>() else { return Ok(None) };
         let taken = match how {
-            Within::Rename => self.shared.take_over(&from.shared, &entry.name, to),
-            Within::Link => self.link_from(from, &entry.name, to),
-            Within::Copy(..) | Within::VerifiedCopy(..) => return Ok(None),
+            ServerSideOp::Rename => self.shared.take_over(&from.shared, &entry.name, to),
+            ServerSideOp::Link => self.link_from(from, &entry.name, to),
+            ServerSideOp::Copy(..) | ServerSideOp::VerifiedCopy(..) => return Ok(None),
         };
-        taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
+        taken.map(|()| Some(WriteOutcome::default())).map_err(|e| e.on(to))
     }
 
     fn sync(&self, names: &[&Name]) -> Result<()> {

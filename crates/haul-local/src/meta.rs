@@ -3,7 +3,7 @@
 
 use haul_core::entry::{Entry, Kind, MetaMask};
 use haul_core::error::Result;
-use haul_core::store::Landed;
+use haul_core::store::WriteOutcome;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
@@ -160,7 +160,7 @@ impl Rules {
 }
 
 /// Sets those attributes in `keep` that `entry` has. Returns what the system refused, and whether a directory got a default ACL.
-pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, rules: &Rules) -> Result<(Landed, bool)> {
+pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, rules: &Rules) -> Result<(WriteOutcome, bool)> {
     let keep = keep.and(entry.have.with(MetaMask::SETID).with(xattr::ALL));
     let mut refused = MetaMask::NONE;
     let mut facts = now.facts;
@@ -209,7 +209,7 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
     {
         refused = refused.with(rules.refusal(errno, MetaMask::MTIME).ok_or_else(|| fail(errno, "set times"))?);
     }
-    Ok((Landed { refused, ino: facts.map_or(0, |facts| facts.ino) }, default_set))
+    Ok((WriteOutcome { refused, ino: facts.map_or(0, |facts| facts.ino) }, default_set))
 }
 
 /// Gives owner and group as far as we may; true if anything was changed. `facts` says afterwards what is so.

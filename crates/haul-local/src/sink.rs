@@ -11,7 +11,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::lock::lock;
 use haul_core::receipt;
-use haul_core::store::{Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Receipt, Sink, Source, Spec, Token, WriteOutcome};
 use haul_core::stripe::Layout;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
@@ -216,7 +216,7 @@ impl FileSink {
         self.write(at, &mut io::repeat(0))
     }
 
-    fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         receipt::complete(entry.size, self.chunk, receipts)?;
         self.old_is_the_same()?;
         let facts = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
@@ -261,7 +261,7 @@ impl FileSink {
         if self.sync {
             rustix::fs::fsync(&*self.handle).map_err(|e| fail(e, "sync directory"))?;
         }
-        Ok(Landed { ino: facts.ino, ..landed })
+        Ok(WriteOutcome { ino: facts.ino, ..landed })
     }
 }
 
@@ -387,7 +387,7 @@ impl Sink for FileSink {
         Ok(Box::new(open().map_err(|e: Error| e.on(&self.name))?))
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.finish(entry, receipts).map_err(|e| e.on(&self.name))
     }
 

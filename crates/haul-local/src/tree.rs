@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Landed, MetaSpec};
+use haul_core::store::{MetaSpec, WriteOutcome};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, linkat, mkdirat, mknodat, openat, renameat, renameat_with, symlinkat, unlinkat,
 };
@@ -64,7 +64,7 @@ impl Shared {
         Ok(true)
     }
 
-    pub(super) fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    pub(super) fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         let leaf = leaf_of(&name.leaf, "create")?;
         let handle = self.dirs.get(&name.dir)?;
         let make = |leaf: &[u8]| match (entry.kind, &entry.target) {
@@ -106,7 +106,7 @@ impl Shared {
         set
     }
 
-    fn dress_node(&self, handle: &Handle, leaf: &[u8], entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn dress_node(&self, handle: &Handle, leaf: &[u8], entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         let target = Target::named(handle, leaf).map_err(|e| fail(e, "open"))?;
         let facts = target.facts().map_err(|e| fail(e, "stat"))?;
         if facts.kind != entry.kind {
@@ -162,7 +162,7 @@ impl Shared {
         named
     }
 
-    pub(super) fn set_meta(&self, spec: &MetaSpec<'_>) -> Result<Landed> {
+    pub(super) fn set_meta(&self, spec: &MetaSpec<'_>) -> Result<WriteOutcome> {
         let MetaSpec { name, entry, keep } = *spec;
         let handle = self.dirs.get(&name.dir)?;
         if !name.leaf.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use haul_core::entry::{Entry, Headers, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
-use haul_core::store::{Landed, MetaSpec, Place, Spec};
+use haul_core::store::{MetaSpec, Place, Spec, WriteOutcome};
 
 use super::bucket::{Bucket, Head};
 use super::checksum::{self, Value};
@@ -49,7 +49,7 @@ const AT_ONCE: usize = 8;
 
 impl Objects {
     /// A symlink is an object whose content is its target; a fifo or a device one without content.
-    pub(super) fn make_special(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    pub(super) fn make_special(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         let target = entry.target.as_deref().filter(|_| entry.kind == Kind::Link).unwrap_or_default();
         if entry.kind == Kind::Link && target.is_empty() {
             return Err(Error::new(ErrorKind::Usage, "make node").because("the symlink has no target"));
@@ -60,11 +60,11 @@ impl Objects {
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, target, &metadata)?;
         self.wrote(&key, target.len() as u64, &put, &metadata, (entry.kind == Kind::Link).then_some(target));
-        Ok(Landed { refused: written.refused, ino: 0 })
+        Ok(WriteOutcome { refused: written.refused, ino: 0 })
     }
 
     /// A directory's attributes are those of its marker, which is made. An object is copied onto itself.
-    pub(super) fn change_attributes(&self, spec: &MetaSpec<'_>) -> Result<Landed> {
+    pub(super) fn change_attributes(&self, spec: &MetaSpec<'_>) -> Result<WriteOutcome> {
         if spec.entry.kind == Kind::Dir {
             return self.change_marker(spec);
         }
@@ -103,14 +103,14 @@ impl Objects {
             self.forget_key(&key);
         }
         let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
-        Ok(Landed { refused, ino: 0 })
+        Ok(WriteOutcome { refused, ino: 0 })
     }
 
     /// A new marker has the headers of the one that it is a copy of; one that is there keeps its own.
-    fn change_marker(&self, spec: &MetaSpec<'_>) -> Result<Landed> {
+    fn change_marker(&self, spec: &MetaSpec<'_>) -> Result<WriteOutcome> {
         let marker = self.marker_key(spec.name, "set attributes")?;
         if marker.is_empty() {
-            return Ok(Landed::default());
+            return Ok(WriteOutcome::default());
         }
         self.touch(&marker);
         let mut bucket = self.bucket.like(spec.entry);
@@ -119,13 +119,13 @@ impl Objects {
             let metadata = pairs(written.headers.clone());
             if let Some(put) = bucket.put_absent(&marker, &metadata)? {
                 self.wrote(&marker, 0, &put, &metadata, None);
-                return Ok(Landed { refused: written.refused, ino: 0 });
+                return Ok(WriteOutcome { refused: written.refused, ino: 0 });
             }
         }
         match self.head(&marker)? {
             // By the name of a file it is one of the sources.
             Some(head) if head.size > 0 && self.options.map_keys => {
-                return Ok(Landed { refused: spec.keep.and(spec.entry.have), ino: 0 });
+                return Ok(WriteOutcome { refused: spec.keep.and(spec.entry.have), ino: 0 });
             }
             Some(head) if head.size > 0 => return Err(with_content(spec.name, head.size)),
             Some(head) => {
@@ -139,7 +139,7 @@ impl Objects {
         let metadata = pairs(written.headers);
         let put = bucket.put(&marker, b"", &metadata)?;
         self.wrote(&marker, 0, &put, &metadata, None);
-        Ok(Landed { refused: written.refused, ino: 0 })
+        Ok(WriteOutcome { refused: written.refused, ino: 0 })
     }
 
     /// What a copy of a directory's marker in another store is to have beside attributes; `None` without a marker.
@@ -187,7 +187,7 @@ impl Objects {
         Ok(lacking)
     }
 
-    pub(super) fn copy_within(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
+    pub(super) fn copy_within(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<WriteOutcome>> {
         if from.scheme != self.place.scheme || from.endpoint != self.place.endpoint {
             return Ok(None);
         }
@@ -225,7 +225,7 @@ impl Objects {
         let metadata = pairs(written.headers);
         let grants = if self.bucket.options.copies_acl { rights::headers_of(&place.acl(&source)?)? } else { Vec::new() };
         match self.copy_object((&place, &source), &key, &CopyTemplate { attributes: Some(&metadata), grants: &grants, ..template }) {
-            Ok(()) => Ok(Some(Landed { refused: written.refused, ino: 0 })),
+            Ok(()) => Ok(Some(WriteOutcome { refused: written.refused, ino: 0 })),
             // The service cannot, or this account may not (tags have permissions of their own): copy through this machine.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
             // Services whose directories are those of a file system copy no such key, and say so in many ways.

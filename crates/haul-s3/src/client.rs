@@ -17,7 +17,7 @@ use super::address::{self, Endpoint, Style};
 use super::call::{Answer, Body, Call};
 use super::checksum_modes::{ChecksumModes, UNVERIFIED};
 use super::fault::Refusal;
-use super::held::Held;
+use super::memory_budget::Held;
 use super::pause::Pause;
 use super::sign::{Credential, Payload, Signer};
 use haul_net::http_client::agent::{agent, request_error};

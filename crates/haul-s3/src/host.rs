@@ -16,7 +16,7 @@ use super::account::AccountOptions;
 use super::cache;
 use super::checksum::Algorithm;
 use super::flags::Flags;
-use super::recent::Recent;
+use super::open_cache::Recent;
 use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
 use haul_core::place::provider::Access;
 use haul_net::http_client::parallel::in_parallel;

@@ -22,23 +22,23 @@ pub mod fault;
 pub mod flags;
 mod flat;
 mod framed;
-mod held;
 pub mod host;
 pub mod inventory;
 mod listing;
 mod look;
+mod memory_budget;
+mod open_bodies;
+mod open_cache;
 mod pages;
 mod pause;
 mod provider;
 mod put_options;
-mod recent;
 pub mod rights;
 pub mod sign;
 mod sink;
 mod small;
 mod source;
 mod state_file;
-mod unread;
 pub mod upload;
 pub mod versioning;
 pub mod xml;
@@ -52,7 +52,9 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Headers, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Runs, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
+use haul_core::store::{
+    Caps, Flow, Found, MetaSpec, Place, Runs, ServerSideOp, Sink, Source, Spec, Store, Token, Who, WriteOutcome, WriteStyle,
+};
 
 pub use bucket::Bucket;
 pub use cache::MetadataCache;
@@ -62,9 +64,9 @@ pub use client::Client;
 pub use flags::Flags;
 pub use host::BucketHost;
 pub use listing::HIDDEN_MOST;
+use open_cache::Recent;
 pub use provider::{S3, S3Provider};
 pub use put_options::PutOptions;
-use recent::Recent;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
 pub const PART_LEAST: u64 = 5 << 20;
@@ -357,19 +359,19 @@ impl Store for Objects {
         dirs.iter().map(|(dir, _)| Err(Error::new(ErrorKind::Unsupported, "make directory").on(&Name::of(dir)))).collect()
     }
 
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         self.make_special(name, entry, keep).map_err(|e| e.on(name))
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         specs.iter().map(|spec| self.change_attributes(spec).map_err(|e| e.on(spec.name))).collect()
     }
 
-    fn refreshes(&self) -> bool {
+    fn has_options(&self) -> bool {
         self.bucket.options.wishes()
     }
 
-    fn refresh(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+    fn apply_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
         self.set_options(name, kind, dry).map_err(|e| e.on(name))
     }
 
@@ -389,8 +391,8 @@ impl Store for Objects {
         self.move_within(from, to, replace)
     }
 
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
-        let Within::Copy(spec, _) = how else { return Ok(None) };
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+        let ServerSideOp::Copy(spec, _) = how else { return Ok(None) };
         self.copy_within(from.place(), entry, to, spec).map_err(|e| e.on(to))
     }
 

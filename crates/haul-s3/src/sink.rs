@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_core::entry::{Entry, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Spec, Token, chunks};
+use haul_core::store::{Chunk, Receipt, Sink, Spec, Token, WriteOutcome, chunks};
 
 use super::attributes;
 use super::bucket::{Bucket, Put};
 use super::cache::MetadataCache;
 use super::checksum::{self, Algorithm, ETag, Value};
-use super::held::Reserved;
+use super::memory_budget::Reserved;
 use super::put_options::pairs;
 use super::upload::{Expected, Part, Upload};
 use super::{Objects, PARTS_MOST};
@@ -342,7 +342,7 @@ impl Sink for Writing {
         self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         let written =
             attributes::write(entry, self.keep, self.bucket.options.used()).of_its_kind("commit").map_err(|e| e.on(&self.name))?;
         let metadata = pairs(written.headers);
@@ -362,10 +362,10 @@ impl Sink for Writing {
         if let Some(cache) = &self.cache {
             cache.wrote(&self.key, entry.size, &put, &metadata, None);
         }
-        Ok(Landed { refused: written.refused, ino: 0 })
+        Ok(WriteOutcome { refused: written.refused, ino: 0 })
     }
 
-    fn goes_with_commit(&self) -> bool {
+    fn uploads_on_commit(&self) -> bool {
         matches!(self.state, UploadState::Buffered { .. })
     }
 

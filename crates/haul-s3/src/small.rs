@@ -6,7 +6,7 @@ use std::time::Instant;
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Entry, Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Landed;
+use haul_core::store::WriteOutcome;
 
 use super::put_options::pairs;
 use super::{Objects, attributes, source};
@@ -82,14 +82,14 @@ impl Objects {
         for (i, answer) in wanted.into_iter().zip(answers) {
             let item: &mut Item = &mut items[i];
             item.outcome = match answer {
-                Ok(landed) => Outcome::Landed(landed),
+                Ok(landed) => Outcome::Written(landed),
                 Err(e) => Outcome::Failed(e.on(&item.entry.name)),
             };
         }
         bundle.spent.writing += began.elapsed();
     }
 
-    fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
+    fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<WriteOutcome> {
         let key = self.key(&entry.name, "write")?;
         self.touch(&key);
         let bucket = self.bucket.like(entry);
@@ -98,6 +98,6 @@ impl Objects {
         let metadata = pairs(written.headers);
         let put = bucket.put(&key, bytes, &metadata)?;
         self.wrote(&key, entry.size, &put, &metadata, None);
-        Ok(Landed { refused: written.refused, ino: 0 })
+        Ok(WriteOutcome { refused: written.refused, ino: 0 })
     }
 }

@@ -13,8 +13,8 @@ use haul_core::store::{ContentVerifier, Source};
 use super::bucket::{Bucket, Head};
 use super::call::Answer;
 use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
+use super::open_bodies::{Unread, UnreadRanges};
 use super::put_options::ACL;
-use super::unread::{Unread, UnreadRanges};
 use super::{Objects, rights};
 use haul_net::http_client::Body;
 use haul_net::http_client::agent::read_error;
@@ -35,7 +35,7 @@ struct Reading {
     rest: Arc<Mutex<Option<(ureq::BodyReader<'static>, u64)>>>,
     /// Of answers that are read in parts.
     unread: Arc<UnreadRanges>,
-    came_with_open: bool,
+    has_prefetched_content: bool,
     headers: Arc<entry::Headers>,
     verifier: Option<Arc<Mutex<Verifier>>>,
     checksums: ObjectChecksums,
@@ -84,7 +84,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         etag: head.etag,
         checksums: head.checksums,
         entry: found,
-        came_with_open: first.is_some(),
+        has_prefetched_content: first.is_some(),
         headers,
         first: Mutex::new(first),
         rest: Arc::default(),
@@ -266,7 +266,7 @@ impl Source for Reading {
         Ok(self.part(answer.body.into_reader(), &at, end, answer.tries))
     }
 
-    fn goes_on(&self, at: Range<u64>) {
+    fn hint_sequential(&self, at: Range<u64>) {
         if !self.bucket.client.ignores_ranges.load(Ordering::Relaxed) && !at.is_empty() && at.end <= self.entry.size {
             self.unread.announce(at);
         }
@@ -287,15 +287,15 @@ impl Source for Reading {
         Ok(self.entry.stamp())
     }
 
-    fn stretch(&self) -> Option<u64> {
-        lock(self.verifier.as_ref()?).stretch()
+    fn checksum_block(&self) -> Option<u64> {
+        lock(self.verifier.as_ref()?).checksum_block()
     }
 
-    fn gap(&self) -> Option<Range<u64>> {
-        lock(self.verifier.as_ref()?).gap()
+    fn unverified(&self) -> Option<Range<u64>> {
+        lock(self.verifier.as_ref()?).unverified()
     }
 
-    fn show(&self, at: u64, bytes: &[u8]) {
+    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
         if let Some(verifier) = &self.verifier {
             let mut watch = lock(verifier).watch(at);
             watch.update(bytes);
@@ -334,8 +334,8 @@ impl Source for Reading {
         Some(self.headers.clone())
     }
 
-    fn came_with_open(&self) -> bool {
-        self.came_with_open
+    fn has_prefetched_content(&self) -> bool {
+        self.has_prefetched_content
     }
 
     fn stored_checksum(&self) -> Option<String> {

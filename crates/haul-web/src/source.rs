@@ -131,7 +131,7 @@ impl Source for WebFile {
         !self.facts.ranges
     }
 
-    fn goes_on(&self, at: Range<u64>) {
+    fn hint_sequential(&self, at: Range<u64>) {
         lock(&self.announced).insert(at.start, at.end);
     }
 
@@ -152,11 +152,11 @@ impl Source for WebFile {
         Ok(self.entry.stamp())
     }
 
-    fn gap(&self) -> Option<Range<u64>> {
-        lock(self.verifier.as_ref()?).gap()
+    fn unverified(&self) -> Option<Range<u64>> {
+        lock(self.verifier.as_ref()?).unverified()
     }
 
-    fn show(&self, at: u64, bytes: &[u8]) {
+    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
         if let Some(verifier) = &self.verifier {
             let mut watch = lock(verifier).watch(at);
             watch.update(bytes);

@@ -121,10 +121,10 @@ fn program(member: Option<Member>) -> Exit {
     }
     // All ranks have the same command line: one of them talks about it.
     let speaks = member.as_ref().is_none_or(|member| member.transport.rank() == 0);
-    match understand(&argv, umask()) {
+    match parse(&argv, umask()) {
         Ok(Parsed::Run(invocation)) => match member {
-            None => obey(*invocation, None),
-            Some(member) => together(*invocation, member),
+            None => dispatch(*invocation, None),
+            Some(member) => run_as_rank(*invocation, member),
         },
         Ok(Parsed::Print(text)) if speaks => ended(out::print_text(&text, color)),
         Ok(Parsed::Print(_)) => Exit::Success,
@@ -148,7 +148,7 @@ fn no_color() -> bool {
 }
 
 /// Reads a command line, with the world as it is now.
-fn understand(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
+fn parse(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
     let environment = Environment {
         // A dangling symlink is there, too.
         exists: &|path| path.symlink_metadata().is_ok(),
@@ -162,14 +162,14 @@ fn understand(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
 }
 
 /// Does what a command line says, as a rank among others.
-fn together(invocation: Invocation, member: Member) -> Exit {
+fn run_as_rank(invocation: Invocation, member: Member) -> Exit {
     let mode = if matches!(invocation.command, Command::Check(_)) { Mode::Check } else { Mode::Copy };
     let ranks = match Ranks::new(member.transport, &member.library) {
         Ok(ranks) => ranks,
         Err(e) => return out::error_in(&e, mode),
     };
     if !ranks.are_several() {
-        return obey(invocation, None);
+        return dispatch(invocation, None);
     }
     if let Some(e) = ranks::refused(&invocation.command) {
         return if ranks.leads() { out::error_in(&e, mode) } else { Exit::of_error(&e, mode) };
@@ -177,7 +177,7 @@ fn together(invocation: Invocation, member: Member) -> Exit {
     match ranks.meet(&invocation) {
         Ok(true) => {
             out::through(ranks.lines().clone());
-            let exit = obey(invocation, Some(&ranks));
+            let exit = dispatch(invocation, Some(&ranks));
             ranks.dismiss();
             ranks.lines().close();
             exit
@@ -193,8 +193,8 @@ fn together(invocation: Invocation, member: Member) -> Exit {
 }
 
 /// Does what a command line says.
-fn obey(invocation: Invocation, ranks: Option<&Ranks>) -> Exit {
-    if let Some(error) = ranks.is_none().then(|| apart(&invocation.command)).flatten() {
+fn dispatch(invocation: Invocation, ranks: Option<&Ranks>) -> Exit {
+    if let Some(error) = ranks.is_none().then(|| refuse_uncoordinated_tasks(&invocation.command)).flatten() {
         return out::error_in(&error, if matches!(invocation.command, Command::Check(_)) { Mode::Check } else { Mode::Copy });
     }
     let color = invocation.global.color;
@@ -255,7 +255,7 @@ fn obey(invocation: Invocation, ranks: Option<&Ranks>) -> Exit {
 }
 
 /// Tasks of srun or mpirun that know nothing of each other would all do the same.
-fn apart(command: &Command) -> Option<Error> {
+fn refuse_uncoordinated_tasks(command: &Command) -> Option<Error> {
     let works = matches!(
         command,
         Command::Copy(_)

@@ -104,7 +104,7 @@ fn described(name: &Name, size: u64) -> Entry {
 
 fn landed(mut bundle: Bundle) -> Result<()> {
     match bundle.items.pop().map(|item| item.outcome) {
-        Some(Outcome::Landed(_)) => Ok(()),
+        Some(Outcome::Written(_)) => Ok(()),
         Some(Outcome::Failed(e)) => Err(e),
         _ => Err(Error::new(ErrorKind::Other, "write").because("the store returned no result")),
     }

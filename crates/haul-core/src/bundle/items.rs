@@ -25,7 +25,7 @@ pub fn fail(item: &mut Item, e: Error) {
 pub fn fail_all(bundle: &mut Bundle, items: &[usize], e: &Error) {
     for i in items {
         let item = &mut bundle.items[*i];
-        if !matches!(item.outcome, Outcome::Landed(_) | Outcome::Failed(_)) {
+        if !matches!(item.outcome, Outcome::Written(_) | Outcome::Failed(_)) {
             fail(item, e.again());
         }
     }

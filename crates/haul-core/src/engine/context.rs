@@ -181,7 +181,7 @@ impl Context {
 
     /// Whether markers of this source are given what the options of the destination ask for.
     pub fn refreshes_markers(&self, root: usize) -> bool {
-        self.copies_markers(root) && self.job.mode == Mode::Copy && self.target().refreshes()
+        self.copies_markers(root) && self.job.mode == Mode::Copy && self.target().has_options()
     }
 
     /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here, unless both ends compute

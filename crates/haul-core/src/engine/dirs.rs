@@ -9,12 +9,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::option_set::OptionSet;
 use crate::schedule::{DirWork, PendingDir};
-use crate::store::{Flow, Landed, MetaSpec, Moved, Spec, Store, Within};
+use crate::store::{Flow, MetaSpec, Moved, ServerSideOp, Spec, Store, WriteOutcome};
 use crate::tune::Op;
 
 use super::backup::leads_to;
 use super::context::Context;
-use super::planned::first_attributes;
+use super::route_plan::first_attributes;
 use super::tries::{retry, retry_each};
 
 /// Nothing but the top of a root, or its own attributes too, with those that are known to differ.
@@ -173,7 +173,7 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
         }
         // What is put into a directory changes its time only where directories are things.
         let touched = work.touched.load(Ordering::Relaxed) && cx.makes_dirs();
-        let refreshes = !work.made && cx.refreshes_markers(work.root);
+        let has_options = !work.made && cx.refreshes_markers(work.root);
         if !cx.marks(work.root, entry) {
         } else if touched || work.attributes || work.made {
             if !cx.keeps_dirs() || backed_up {
@@ -183,10 +183,10 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
             } else {
                 let name = Name::of(&work.dir);
                 // They are set together with the attributes; a failure is theirs, too.
-                let lacked = refreshes.then(|| retry(|| cx.target().refresh(&name, Kind::Dir, true)).unwrap_or_default());
+                let lacked = has_options.then(|| retry(|| cx.target().apply_options(&name, Kind::Dir, true)).unwrap_or_default());
                 due.push((name, work, lacked.unwrap_or_default()));
             }
-        } else if refreshes {
+        } else if has_options {
             refresh(cx, work, entry);
         }
     }
@@ -194,12 +194,12 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
         cx.clock.measured(Op::Other, |load| {
             load.entries = due.len() as u64;
             let named = due.iter().filter_map(|(name, work, _)| Some((name, *work, work.entry.as_ref()?)));
-            let set: Vec<Result<Landed>> = if cx.target().caps().markers {
+            let set: Vec<Result<WriteOutcome>> = if cx.target().caps().markers {
                 named.map(|(name, work, entry)| set_marker(cx, cx.source(work), name, entry)).collect()
             } else {
                 let specs: Vec<MetaSpec<'_>> = named.map(|(name, _, entry)| MetaSpec { name, entry, keep: cx.job.keep }).collect();
                 let set = cx.target().set_meta(&specs);
-                retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())))
+                retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(WriteOutcome::default())))
             };
             for (landed, (name, work, lacked)) in set.into_iter().zip(&due) {
                 let Some(entry) = &work.entry else { continue };
@@ -225,25 +225,25 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
 }
 
 /// Sets the attributes of a directory that has a marker, or none yet. The marker of another object store is copied like an object.
-pub fn set_marker(cx: &Context, source: &dyn Store, name: &Name, entry: &Entry) -> Result<Landed> {
+pub fn set_marker(cx: &Context, source: &dyn Store, name: &Name, entry: &Entry) -> Result<WriteOutcome> {
     let mut entry = entry.clone();
     if source.caps().markers {
         if cx.target().copies(source, 0) {
             let spec = Spec { entry: &entry, keep: cx.job.keep, chunk: cx.job.chunk, in_place: false, sync: false };
-            if let Some(landed) = retry(|| cx.target().take(source, &entry, name, Within::Copy(&spec, Moved::UNHEARD)))? {
+            if let Some(landed) = retry(|| cx.target().server_side(source, &entry, name, ServerSideOp::Copy(&spec, Moved::UNHEARD)))? {
                 return Ok(landed);
             }
         }
         entry.headers = retry(|| source.marker_headers(name)).map_err(Error::of_source)?;
     }
     let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
-    retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Landed::default())))
+    retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(WriteOutcome::default())))
 }
 
 /// The marker of a directory that is as it should be, but for what the options of the destination ask for.
 fn refresh(cx: &Context, work: &DirWork, entry: &Entry) {
     let name = Name::of(&work.dir);
-    match retry(|| cx.target().refresh(&name, Kind::Dir, !cx.writes())) {
+    match retry(|| cx.target().apply_options(&name, Kind::Dir, !cx.writes())) {
         Ok(lacked) if !lacked.is_empty() => cx.out.set_meta(Why::Options(lacked), entry),
         // The top of a root is not counted.
         Ok(_) if work.parent.is_some() => {

@@ -8,7 +8,7 @@ use crate::retry;
 
 use super::context::Context;
 use super::task::{Reply, Task};
-use super::{dirs, effects, file, look, small, verify, walk};
+use super::{dirs, effects, file, lookup, small, verify, walk};
 
 /// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.
 pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
@@ -17,7 +17,7 @@ pub fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::Feed(root) => walk::feed(cx, root),
         Task::Make(dirs) => dirs::make(cx, dirs),
         Task::List(work) => walk::list(cx, &work),
-        Task::Look(work, names) => look::look(cx, &work, names),
+        Task::Look(work, names) => lookup::look(cx, &work, names),
         Task::Effects(work, effects) => effects::perform(cx, &work, effects),
         Task::Small(work, items) => with_bundle(cx, |bundle| small::perform(cx, &work, items, bundle)),
         Task::File(file) => file::run::perform(cx, &file),

@@ -1,7 +1,7 @@
 //! Changes that the plan of a name needs first, or in place of a copy: renames, links, removals, modes of directories. The plan
 //! continues afterwards.
 
-use crate::store::Within;
+use crate::store::ServerSideOp;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ use crate::tune::Op;
 use super::backup::back_up_by_rename;
 use super::context::Context;
 use super::deletes::{delete_tree, gives_way};
-use super::planned::{Plans, decide, place, sort_out};
 use super::references::link;
+use super::route_plan::{Plans, decide, place, sort_out};
 use super::sources::remove_sources;
 use super::task::Effect;
 use super::tries::{retry, retry_gone};
@@ -76,7 +76,7 @@ fn rename(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     let name = cx.target_name(&entry.name);
     let renamed = match cx.job.dry {
         true => root.renames == Some(entry.dev),
-        false => matches!(cx.target().take(&*root.store, entry, &name, Within::Rename), Ok(Some(_))),
+        false => matches!(cx.target().server_side(&*root.store, entry, &name, ServerSideOp::Rename), Ok(Some(_))),
     };
     if !renamed {
         return false;

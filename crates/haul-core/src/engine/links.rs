@@ -10,7 +10,7 @@ use crate::plan::Compare;
 use super::aliases::{Alias, differing, is_by_itself, is_one_file, linked, pair, unpair};
 use super::backup::back_up;
 use super::context::Context;
-use super::look::copy_one;
+use super::lookup::copy_one;
 use super::post_pass::sorted;
 use super::tries::retry;
 use crate::lock::lock;

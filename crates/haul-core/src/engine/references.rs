@@ -1,6 +1,6 @@
 //! Reference trees beside the destination: what is equal in one of them is linked, not copied.
 
-use crate::store::Within;
+use crate::store::ServerSideOp;
 use std::collections::HashMap;
 
 use crate::entry::{Entry, Kind, MetaMask};
@@ -61,7 +61,7 @@ pub fn link(cx: &Context, work: &DirWork, entry: &Entry, (tree, there): &Referen
     if cx.writes() {
         work.touch();
         let name = cx.target_name(&entry.name);
-        if !matches!(retry(|| cx.target().take(&*cx.job.link_dest[*tree], there, &name, Within::Link)), Ok(Some(_))) {
+        if !matches!(retry(|| cx.target().server_side(&*cx.job.link_dest[*tree], there, &name, ServerSideOp::Link)), Ok(Some(_))) {
             return false;
         }
     }

@@ -12,7 +12,7 @@ use crate::plan::{Act, Step};
 use crate::report::Times;
 use crate::retry::{Again, Spent as Tried};
 use crate::schedule::DirWork;
-use crate::store::{Landed, MetaSpec, Store};
+use crate::store::{MetaSpec, Store, WriteOutcome};
 use crate::tune::Op;
 
 use super::backup::back_up;
@@ -185,7 +185,7 @@ fn account(
     load: &mut Load,
     (stopped, intent, held): (bool, Option<u32>, Vec<Name>),
 ) {
-    let refused = bundle.items.iter().filter(|item| !matches!(item.outcome, Outcome::Landed(_))).map(|item| item.at.len() as u64);
+    let refused = bundle.items.iter().filter(|item| !matches!(item.outcome, Outcome::Written(_))).map(|item| item.at.len() as u64);
     cx.meter.refuse(refused.sum());
     let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
     let mut checks = Vec::new();
@@ -198,7 +198,7 @@ fn account(
             entry.name = source_name(cx, work, &entry.name);
         }
         match item.outcome {
-            Outcome::Landed(landed) => {
+            Outcome::Written(landed) => {
                 files += 1;
                 file_bytes += entry.size;
                 cx.out.refused(&entry, landed.refused);
@@ -313,7 +313,7 @@ fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &
     cx.sched.items_done(work, items.len());
 }
 
-fn done_node(cx: &Context, item: &Small, landed: Landed) {
+fn done_node(cx: &Context, item: &Small, landed: WriteOutcome) {
     cx.out.report().made.add(item.entry.kind, 1);
     cx.out.refused(&item.entry, landed.refused);
     cx.out.item(item.step.action(item.entry.kind), item.step.why, &item.entry);
@@ -328,7 +328,7 @@ fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut
             break;
         }
         let keeps = item.step.why == Why::Same;
-        match retry(|| cx.target().refresh(&cx.target_name(&item.entry.name), item.entry.kind, !cx.writes())) {
+        match retry(|| cx.target().apply_options(&cx.target_name(&item.entry.name), item.entry.kind, !cx.writes())) {
             Ok(lacked) if keeps && lacked.is_empty() => {
                 cx.out.tally.kept.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 cx.out.report().kept.add(item.entry.kind, 1);
@@ -357,15 +357,15 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
     load.entries = items.len() as u64;
     let names: Vec<Name> = items.iter().map(|item| cx.target_name(&item.entry.name)).collect();
     // They are set together with the attributes.
-    for (item, name) in items.iter_mut().zip(&names).filter(|(item, _)| item.entry.kind == Kind::File && cx.target().refreshes()) {
+    for (item, name) in items.iter_mut().zip(&names).filter(|(item, _)| item.entry.kind == Kind::File && cx.target().has_options()) {
         // A failure is that of `set_meta`, too.
-        let lacked = retry(|| cx.target().refresh(name, item.entry.kind, true)).unwrap_or_default();
+        let lacked = retry(|| cx.target().apply_options(name, item.entry.kind, true)).unwrap_or_default();
         item.step.why = if lacked.is_empty() { item.step.why } else { Why::Options(lacked) };
     }
     let specs: Vec<MetaSpec<'_>> =
         names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.to_set(&item.entry) }).collect();
     let set = cx.target().set_meta(&specs);
-    let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
+    let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(WriteOutcome::default())));
     let mut set_entries = Vec::new();
     for (landed, item) in set.into_iter().zip(&items) {
         match landed {

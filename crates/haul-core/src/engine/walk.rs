@@ -13,10 +13,10 @@ use crate::store::Flow;
 
 use super::context::Context;
 use super::dirs::{fresh_target, top};
-use super::listed;
+use super::files_from;
 use super::merge::list_merged;
 use super::names::{BATCH, admitted, push, selected};
-use super::planned::first_attributes;
+use super::route_plan::first_attributes;
 use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
@@ -37,7 +37,7 @@ pub fn feed(cx: &Arc<Context>, root: usize) {
             cx.sched.push_names(&work, named);
             cx.sched.items_done(&work, 1);
         }
-        Pick::Listed(paths) => listed::feed(cx, root, paths.take()),
+        Pick::Listed(paths) => files_from::feed(cx, root, paths.take()),
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Chunks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     landed: u64,
-    /// Landed under this boot of this host, so that a kill cannot have undone it.
+    /// WriteOutcome under this boot of this host, so that a kill cannot have undone it.
     own: u64,
 }
 

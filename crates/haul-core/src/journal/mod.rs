@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! State::open(root) -> State::begin -> JobDir (locked) -> JobDir::journal -> (Journal, Progress)
-//!     Opened -> (Part* Landed)* -> Committed | Dropped  one large file
+//!     Opened -> (Part* WriteOutcome)* -> Committed | Dropped  one large file
 //!     Intent -> Placed                                  one bundle of small files created in place
 //! JobDir::finish: a small record stays        JobDir::keep: the journal stays, and the same command resumes
 //! ```

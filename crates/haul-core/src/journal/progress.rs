@@ -115,7 +115,7 @@ impl Fold {
                 self.next_session = self.next_session.max(session.saturating_add(1));
                 self.sessions.insert(session, Session { session, path, stamp, chunk, token, landed: Chunks::default() });
             }
-            Record::Landed { session, receipt } => {
+            Record::WriteOutcome { session, receipt } => {
                 if let Some(open) = self.sessions.get_mut(&session)
                     && u64::from(receipt.index) < open.chunks()
                 {

@@ -30,7 +30,7 @@ pub enum Record {
         chunk: u64,
         token: Token,
     },
-    Landed {
+    WriteOutcome {
         session: u32,
         receipt: Receipt,
     },
@@ -98,7 +98,7 @@ impl Record {
                 }
             }
             Record::Opened { session, path, stamp, chunk, token } => put_opened(out, *session, path, stamp, *chunk, token),
-            Record::Landed { session, receipt } => put_landed(out, *session, receipt),
+            Record::WriteOutcome { session, receipt } => put_landed(out, *session, receipt),
             Record::Part { session, index, bytes } => put_part(out, *session, *index, *bytes),
             Record::Committed { session } => put_committed(out, *session),
             Record::Dropped { session } => put_dropped(out, *session),
@@ -151,7 +151,7 @@ impl Record {
                     1 => Some(u128::from_le_bytes(array(from)?)),
                     _ => return None,
                 };
-                Record::Landed { session, receipt: Receipt { index, tag: bytes(from)?.into(), hash } }
+                Record::WriteOutcome { session, receipt: Receipt { index, tag: bytes(from)?.into(), hash } }
             }
             PART => Record::Part { session: number32(from)?, index: number32(from)?, bytes: number(from)? },
             COMMITTED => Record::Committed { session: number32(from)? },

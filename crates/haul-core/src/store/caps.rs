@@ -202,7 +202,7 @@ pub enum WriteStyle {
 }
 
 /// Whether an entry of a source says all that it takes to make another like it. `op` is what an error names.
-pub fn tells(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> {
+pub fn check_source(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> {
     if matches!(entry.kind, Kind::Char | Kind::Block) && !caps.specials {
         let e = Error::new(ErrorKind::Unsupported, op).on(&entry.name);
         return Err(e.because("the source does not report device numbers"));
@@ -215,7 +215,7 @@ pub fn tells(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> {
 }
 
 /// Whether an entry can be put into a store at all, asked before anything is begun. `op` is what an error names.
-pub fn admits(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> {
+pub fn check_destination(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> {
     let refuse = |kind, reason: &str| Err(Error::new(kind, op).on(&entry.name).because(reason.to_string()));
     if caps.file_names {
         if let Err(reason) = crate::entry::check_leaf(&entry.name.leaf) {

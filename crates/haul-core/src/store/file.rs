@@ -4,7 +4,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use super::{Landed, WriteStyle};
+use super::{WriteOutcome, WriteStyle};
 use crate::entry::{Entry, MetaMask, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
@@ -94,13 +94,13 @@ pub trait Source: Send + Sync {
     }
 
     /// Says that these parts will be read next, in this order: a source behind a network may ask for them ahead.
-    fn expect(&self, parts: &[Range<u64>]) {
+    fn prefetch(&self, parts: &[Range<u64>]) {
         let _ = parts;
     }
 
     /// Says that `at` will be read from its start on by reads that follow each other: one request may serve them all. With
     /// [`super::Runs::Open`] another reader may take the end of it.
-    fn goes_on(&self, at: Range<u64>) {
+    fn hint_sequential(&self, at: Range<u64>) {
         let _ = at;
     }
 
@@ -155,18 +155,18 @@ pub trait Source: Send + Sync {
 
     /// The store has checksums of stretches of so many bytes, the last one shorter, and verifies each that is read by one read
     /// from its start to its end.
-    fn stretch(&self) -> Option<u64> {
+    fn checksum_block(&self) -> Option<u64> {
         None
     }
 
     /// The first bytes not verified yet, because they were not read, or not in order: [`Source::show`] is to see them.
     /// [`Source::stamp`] is `Corrupt` once all were seen and differ from the stored checksum.
-    fn gap(&self) -> Option<Range<u64>> {
+    fn unverified(&self) -> Option<Range<u64>> {
         None
     }
 
     /// Shows bytes that were read before, beginning with those of [`Source::gap`].
-    fn show(&self, at: u64, bytes: &[u8]) {
+    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
         let _ = (at, bytes);
     }
 
@@ -182,7 +182,7 @@ pub trait Source: Send + Sync {
     }
 
     /// The content, or its beginning, came with the answer to `open`, whose time counts as reading.
-    fn came_with_open(&self) -> bool {
+    fn has_prefetched_content(&self) -> bool {
         false
     }
 
@@ -277,10 +277,10 @@ pub trait Sink: Send + Sync {
 
     /// Sets attributes, then the final name. `entry` is the source as of its last byte, of `entry.size` bytes. With a receipt
     /// missing it is an error and nothing changes.
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed>;
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome>;
 
     /// The content goes to the store with `commit`: what that takes is writing.
-    fn goes_with_commit(&self) -> bool {
+    fn uploads_on_commit(&self) -> bool {
         false
     }
 

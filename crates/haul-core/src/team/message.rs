@@ -26,7 +26,7 @@ pub enum Message {
         touched: bool,
     },
     /// Chunks of a lease have landed.
-    Landed {
+    WriteOutcome {
         lease: u64,
         receipts: Vec<Receipt>,
         /// Nobody is at it any more: what has not landed by now is the owner's again.
@@ -139,7 +139,7 @@ impl Message {
             Message::Confirmed => begin(&[12]),
             Message::Workers(most) => begin(&[14, u64::from(*most)]),
             Message::Limit(rate) => begin(&[15, *rate]),
-            Message::Landed { lease, receipts, done } => {
+            Message::WriteOutcome { lease, receipts, done } => {
                 begin(&[13, *lease, u64::from(*done)]);
                 for receipt in receipts {
                     varint::put(&mut out, u64::from(receipt.index));
@@ -191,7 +191,7 @@ impl Message {
                     let hash = if hash.is_empty() { None } else { Some(u128::from_le_bytes(hash.try_into().ok()?)) };
                     receipts.push(Receipt { index, tag, hash });
                 }
-                Message::Landed { lease, receipts, done }
+                Message::WriteOutcome { lease, receipts, done }
             }
             14 => Message::Workers(from.small()?),
             15 => Message::Limit(from.number()?),
@@ -293,7 +293,7 @@ mod tests {
             Message::Workers(7),
             Message::Limit(1 << 40),
             Message::Confirmed,
-            Message::Landed { lease: 5, receipts: vec![receipt(None), receipt(Some(1 << 100))], done: true },
+            Message::WriteOutcome { lease: 5, receipts: vec![receipt(None), receipt(Some(1 << 100))], done: true },
         ];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Some(message.clone()), "{message:?}");

@@ -360,7 +360,7 @@ fn a_synced_file_is_named_only_if_it_is_the_one_that_was_written() {
     place.target.put_bundle(&mut bundle);
     let Outcome::Failed(e) = &bundle.items[0].outcome else { panic!("{:?}", bundle.items[0].outcome) };
     assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
-    assert!(matches!(bundle.items[1].outcome, Outcome::Landed(_)), "{:?}", bundle.items[1].outcome);
+    assert!(matches!(bundle.items[1].outcome, Outcome::Written(_)), "{:?}", bundle.items[1].outcome);
     assert_eq!(place.left(), ["f"]);
 }
 
@@ -373,6 +373,6 @@ fn what_cannot_be_read_fails_alone() {
     let entries = vec![place.entry("a", MetaMask::BASIC), place.entry("b", MetaMask::BASIC)];
     let bundle = super::as_nobody(|| place.bundle(entries, BOTH, true));
     assert_eq!(failure(&bundle).kind(), ErrorKind::Denied);
-    assert!(matches!(bundle.items[1].outcome, Outcome::Landed(_)));
+    assert!(matches!(bundle.items[1].outcome, Outcome::Written(_)));
     assert_eq!(place.left(), ["b"]);
 }

@@ -97,7 +97,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
             place.target.put_bundle(&mut bundle);
             for item in &bundle.items {
                 match &item.outcome {
-                    Outcome::Landed(_) => done += 1,
+                    Outcome::Written(_) => done += 1,
                     Outcome::Failed(e) if matches!(e.kind(), ErrorKind::Changed | ErrorKind::Vanished | ErrorKind::NotFound) => {
                         refused += 1
                     }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
-use haul_core::store::{Chunk, Landed, Receipt, Spec, Store};
+use haul_core::store::{Chunk, Receipt, Spec, Store, WriteOutcome};
 use haul_local::{Local, Options};
 
 pub const BOTH: MetaMask = MetaMask(MetaMask::MTIME.0 | MetaMask::MODE.0);
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// Moves one file by a sink, in one chunk.
-    pub fn copy(&self, entry: &Entry, keep: MetaMask) -> Landed {
+    pub fn copy(&self, entry: &Entry, keep: MetaMask) -> WriteOutcome {
         let spec = Spec { entry, keep, chunk: entry.size.max(1), in_place: false, sync: false };
         let sink = self.target.create(&entry.name, &spec).unwrap();
         let source = self.source.open(entry, false).unwrap();
@@ -96,12 +96,12 @@ pub fn chunk(index: u32, at: std::ops::Range<u64>) -> Chunk {
     Chunk { index, at }
 }
 
-pub fn landed(bundle: &Bundle) -> Vec<Landed> {
+pub fn landed(bundle: &Bundle) -> Vec<WriteOutcome> {
     bundle
         .items
         .iter()
         .map(|item| match &item.outcome {
-            Outcome::Landed(landed) => *landed,
+            Outcome::Written(landed) => *landed,
             outcome => panic!("{:?}: {outcome:?}", item.entry.name),
         })
         .collect()

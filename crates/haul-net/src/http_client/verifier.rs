@@ -101,12 +101,12 @@ impl Verifier {
     }
 
     /// The pieces that have to be seen from start to end, where there are several.
-    pub fn stretch(&self) -> Option<u64> {
+    pub fn checksum_block(&self) -> Option<u64> {
         (!self.combines() && self.piece < self.size).then_some(self.piece)
     }
 
     /// The first bytes that were not seen in order, up to the end of their piece.
-    pub fn gap(&self) -> Option<Range<u64>> {
+    pub fn unverified(&self) -> Option<Range<u64>> {
         // Pieces that are done are few in front of the first that is not, or all.
         let piece = (0..self.pieces()).filter(|_| !self.combines()).find(|piece| !self.seen.contains_key(&(piece * self.piece)))?;
         let from = self.fronts.get(&piece).map_or(piece * self.piece, |(front, _)| *front);
@@ -205,7 +205,7 @@ mod tests {
         for algorithm in [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Crc32] {
             let mut verifier = Verifier::whole(algorithm.of(&content), SIZE, mismatch);
             read(&mut verifier, &content, &[(5000, 10_000), (0, 3000)]);
-            assert_eq!((verifier.verdict(), verifier.gap(), verifier.stretch()), (None, None, None));
+            assert_eq!((verifier.verdict(), verifier.unverified(), verifier.checksum_block()), (None, None, None));
             read(&mut verifier, &content, &[(3000, 5000)]);
             assert_eq!(verifier.verdict(), Some(true));
             let mut damaged = content.clone();
@@ -221,10 +221,10 @@ mod tests {
         let new = || Verifier::whole(Algorithm::Md5.of(&content), SIZE, mismatch);
         let mut verifier = new();
         read(&mut verifier, &content, &[(5000, 10_000), (0, 3000)]);
-        assert_eq!((verifier.gap(), verifier.verdict()), (Some(3000..10_000), None));
+        assert_eq!((verifier.unverified(), verifier.verdict()), (Some(3000..10_000), None));
         // What is read twice counts once.
         read(&mut verifier, &content, &[(3000, 5000), (3000, 5000), (5000, 10_000)]);
-        assert_eq!((verifier.gap(), verifier.verdict()), (None, Some(true)));
+        assert_eq!((verifier.unverified(), verifier.verdict()), (None, Some(true)));
         let mut damaged = content.clone();
         damaged[9_999] ^= 1;
         let mut verifier = new();
@@ -247,9 +247,9 @@ mod tests {
             read(&mut verifier, &content, &[(4096, 8192), (8192, 10_000), (0, 4096)]);
             if algorithm == Algorithm::Md5 {
                 // The first part passed whole, the second in the wrong order, of the third the beginning, the last whole.
-                assert_eq!((verifier.gap(), verifier.stretch()), (Some(4096..6000), Some(3000)));
+                assert_eq!((verifier.unverified(), verifier.checksum_block()), (Some(4096..6000), Some(3000)));
             }
-            while let Some(gap) = verifier.gap() {
+            while let Some(gap) = verifier.unverified() {
                 read(&mut verifier, &content, &[(gap.start as usize, gap.end as usize)]);
             }
             assert_eq!(verifier.verdict(), Some(true));

@@ -10,7 +10,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::lock::lock;
-use haul_core::store::{Caps, Flow, Landed, Place, Receipt, Sink, Source, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Place, Receipt, Sink, Source, Spec, Store, Token, WriteOutcome};
 
 /// Bytes that are read before they are written.
 const PIECE: usize = 256 << 10;
@@ -111,7 +111,7 @@ impl Store for Output {
             let mut state = lock(&self.state);
             let written = state.begin(&item.entry).and_then(|()| state.write(0, &data[item.at.clone()]));
             item.outcome = match written {
-                Ok(()) => Outcome::Landed(Landed { refused: MetaMask::NONE, ino: 0 }),
+                Ok(()) => Outcome::Written(WriteOutcome { refused: MetaMask::NONE, ino: 0 }),
                 Err(e) => Outcome::Failed(e),
             };
         }
@@ -151,8 +151,8 @@ impl Sink for Pipe {
         Err(Error::new(ErrorKind::Unsupported, "read").because("what went to a stream cannot be read back"))
     }
 
-    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<Landed> {
-        Ok(Landed { refused: MetaMask::NONE, ino: 0 })
+    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<WriteOutcome> {
+        Ok(WriteOutcome { refused: MetaMask::NONE, ino: 0 })
     }
 
     /// What has left stays where it went.

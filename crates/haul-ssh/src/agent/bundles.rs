@@ -135,7 +135,7 @@ impl Remote {
         for i in read {
             let item = &mut bundle.items[*i];
             item.outcome = match from.byte()? {
-                0 => Outcome::Landed(from.landed()?),
+                0 => Outcome::Written(from.landed()?),
                 _ => Outcome::Failed(from.error()?.on(&item.entry.name)),
             };
         }

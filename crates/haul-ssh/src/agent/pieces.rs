@@ -128,18 +128,18 @@ pub(super) struct Reader<'a> {
     pieces: Option<Pieces>,
     position: u64,
     end: u64,
-    goes_on: bool,
+    hint_sequential: bool,
     frame: Option<Frame>,
     /// Of the frame's bytes, what was handed on.
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// `goes_on`: the next reader will most likely begin where this one ends.
-    pub fn new(source: &'a RemoteSource, mut pieces: Pieces, range: Range<u64>, goes_on: bool) -> Reader<'a> {
+    /// `hint_sequential`: the next reader will most likely begin where this one ends.
+    pub fn new(source: &'a RemoteSource, mut pieces: Pieces, range: Range<u64>, hint_sequential: bool) -> Reader<'a> {
         source.readers.fetch_add(1, Ordering::Relaxed);
         let (frame, at) = pieces.rest.take().map_or((None, 0), |rest| (Some(rest.frame), rest.at));
-        Reader { source, pieces: Some(pieces), position: range.start, end: range.end, goes_on, frame, at }
+        Reader { source, pieces: Some(pieces), position: range.start, end: range.end, hint_sequential, frame, at }
     }
 }
 
@@ -147,7 +147,7 @@ impl Reader<'_> {
     fn next_piece(&mut self) -> Result<()> {
         let Some(pieces) = &mut self.pieces else { return Ok(()) };
         // A single reader requests beyond its end: the next chunk is most likely the one that follows.
-        let alone = self.goes_on && self.source.readers.load(Ordering::Relaxed) == 1;
+        let alone = self.hint_sequential && self.source.readers.load(Ordering::Relaxed) == 1;
         let limit = if alone { self.source.size.max(self.end) } else { self.end };
         pieces.ask(limit)?;
         let Some((at, ticket)) = pieces.next() else { return Ok(()) };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::fill::fill_whole;
-use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Chunk, Reach, Receipt, Sink, Source, Spec, Token, WriteOutcome};
 
 use super::handle::{Handle, OpenFile};
 use super::link::Ticket;
@@ -237,7 +237,7 @@ impl Sink for RemoteSink {
         Ok(Box::new(reread().map_err(|e| e.on(&self.name))?))
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         let commit = || {
             self.settle(&(0..u64::MAX))?;
             self.root.ask_work_ahead();

@@ -25,7 +25,7 @@ use haul_net::readahead::Announced;
 /// What opens a source again.
 pub(super) enum Origin {
     Entry(Entry, bool),
-    Landed(Name),
+    WriteOutcome(Name),
     /// What is being written under a handle; it goes with it.
     Written(u64),
 }
@@ -51,7 +51,7 @@ impl RemoteSource {
     }
 
     pub fn reopen(root: &Arc<Root>, name: &Name) -> Result<Self> {
-        Self::begin(root, Origin::Landed(name.clone()), name.clone(), 0)
+        Self::begin(root, Origin::WriteOutcome(name.clone()), name.clone(), 0)
     }
 
     pub fn begin(root: &Arc<Root>, origin: Origin, name: Name, size: u64) -> Result<Self> {
@@ -115,7 +115,7 @@ fn ask_open(root: &Root, session: Arc<Session>, origin: &Origin) -> Result<(Open
             to.number(root.number).entry(entry).flag(*follow);
             ops::OPEN
         }
-        Origin::Landed(name) => {
+        Origin::WriteOutcome(name) => {
             to.number(root.number).name(name);
             ops::REOPEN
         }
@@ -142,8 +142,8 @@ impl Source for RemoteSource {
         pieces.end = at.end;
         // A reader that continues the last one, or reads a long part from the start, will most likely be continued.
         let follows = self.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= FIRST);
-        let goes_on = self.announced.end_of(&at).is_some_and(|end| end > at.end) || follows;
-        Ok(Box::new(Reader::new(self, pieces, at, goes_on)))
+        let hint_sequential = self.announced.end_of(&at).is_some_and(|end| end > at.end) || follows;
+        Ok(Box::new(Reader::new(self, pieces, at, hint_sequential)))
     }
 
     fn reach(&self) -> Option<Reach> {
@@ -151,7 +151,7 @@ impl Source for RemoteSource {
         Some(Reach { host: file.session.id, file: file.number })
     }
 
-    fn expect(&self, parts: &[Range<u64>]) {
+    fn prefetch(&self, parts: &[Range<u64>]) {
         let Ok(file) = self.file() else { return };
         let mut ahead = lock(&self.ahead);
         for part in parts {
@@ -166,7 +166,7 @@ impl Source for RemoteSource {
         }
     }
 
-    fn goes_on(&self, at: Range<u64>) {
+    fn hint_sequential(&self, at: Range<u64>) {
         self.announced.add(at);
     }
 

@@ -8,7 +8,7 @@ use haul_core::entry::{Dir, Entry, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{
-    Caps, Flow, Found, Landed, MetaSpec, Place, RemoteWork, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within,
+    Caps, Flow, Found, MetaSpec, Place, RemoteWork, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, Who, WriteOutcome,
 };
 
 use super::bundles::{batches, weight_of};
@@ -243,7 +243,7 @@ impl Store for Remote {
         made.into_iter().zip(dirs).map(|(made, (dir, _))| made.map_err(|e| e.on(&Name::of(dir)))).collect()
     }
 
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         checked(name, "create")?;
         self.root.about(name, ops::MAKE_NODE, |to| to.entry(entry).mask(keep), |from| from.landed())
     }
@@ -252,7 +252,7 @@ impl Store for Remote {
         self.root.about(name, ops::HARD_LINK, |to| to.name(existing), |_| Ok(()))
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         let mut set = Vec::with_capacity(specs.len());
         for batch in batches(specs, |spec| weight_of(spec.entry)) {
             let mut to = self.root.request();
@@ -300,10 +300,10 @@ impl Store for Remote {
         self.root.about(from, ops::RENAME, |request| request.name(to).flag(replace), |_| Ok(()))
     }
 
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Remote>(), how) {
-            (Some(from), Within::Rename) => self.take_over(from, &entry.name, to).map(|()| Some(Landed::default())),
-            (Some(from), Within::Link) => self.link_from(from, &entry.name, to).map(|()| Some(Landed::default())),
+            (Some(from), ServerSideOp::Rename) => self.take_over(from, &entry.name, to).map(|()| Some(WriteOutcome::default())),
+            (Some(from), ServerSideOp::Link) => self.link_from(from, &entry.name, to).map(|()| Some(WriteOutcome::default())),
             _ => Ok(None),
         }
     }

@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Landed, MetaSpec};
+use haul_core::store::{MetaSpec, WriteOutcome};
 
 use super::channel::Channel;
 use super::client::{ask_all, attrs, done, is_unexplained, may_exist, one_name};
@@ -97,7 +97,7 @@ impl Shared {
             .collect()
     }
 
-    pub(super) fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    pub(super) fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         let leaf = checked(name, "create")?;
         if entry.kind != Kind::Link {
             return Err(Error::new(ErrorKind::Unsupported, "create").because("SFTP cannot create special files"));
@@ -146,7 +146,7 @@ impl Shared {
         match self.set_meta(&specs).pop() {
             Some(Err(e)) if is_lost(&e) => Err(e),
             // The link is there; what cannot be set of it is refused, not a failure.
-            set => Ok(set.and_then(Result::ok).unwrap_or(Landed { refused: keep, ino: 0 })),
+            set => Ok(set.and_then(Result::ok).unwrap_or(WriteOutcome { refused: keep, ino: 0 })),
         }
     }
 
@@ -182,15 +182,15 @@ impl Shared {
         }
     }
 
-    pub(super) fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    pub(super) fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         let channel = match self.client.channel() {
             Ok(channel) => channel,
             Err(e) => return specs.iter().map(|spec| Err(e.again().on(spec.name))).collect(),
         };
         let paths: Vec<Result<Vec<u8>>> = specs.iter().map(|spec| self.path(spec.name, "set attributes")).collect();
         let mut open: Vec<(usize, &[u8])> = paths.iter().enumerate().filter_map(|(i, path)| Some((i, &path.as_ref().ok()?[..]))).collect();
-        let mut results: Vec<Result<Landed>> =
-            specs.iter().map(|spec| Ok(Landed { refused: lost_of(spec.entry, spec.keep), ino: 0 })).collect();
+        let mut results: Vec<Result<WriteOutcome>> =
+            specs.iter().map(|spec| Ok(WriteOutcome { refused: lost_of(spec.entry, spec.keep), ino: 0 })).collect();
         let mut owned = vec![true; specs.len()];
         self.set_owners(&channel, specs, &mut open, &mut results, &mut owned);
         let wanted: Vec<(usize, &[u8], Attrs)> = open
@@ -234,7 +234,7 @@ impl Shared {
         channel: &Channel,
         specs: &[MetaSpec<'_>],
         open: &mut Vec<(usize, &[u8])>,
-        results: &mut [Result<Landed>],
+        results: &mut [Result<WriteOutcome>],
         owned: &mut [bool],
     ) {
         let asks = |spec: &MetaSpec<'_>| spec.keep.any(MetaMask::OWNER.with(MetaMask::GROUP).with(MetaMask::SETID));

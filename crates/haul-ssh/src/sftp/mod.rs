@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Within};
+use haul_core::store::{Caps, Flow, Found, MetaSpec, Place, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, WriteOutcome};
 
 pub use channel::Channel;
 pub(crate) use channel::NO_SFTP;
@@ -319,7 +319,7 @@ impl Store for Sftp {
         self.shared.make_dirs(dirs)
     }
 
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         self.shared.make_node(name, entry, keep).map_err(|e| e.on(name))
     }
 
@@ -327,7 +327,7 @@ impl Store for Sftp {
         self.shared.make_hard_link(name, existing).map_err(|e| e.on(name))
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         self.shared.set_meta(specs)
     }
 
@@ -354,14 +354,14 @@ impl Store for Sftp {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
     }
 
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Sftp>(), how) {
-            (Some(from), Within::Rename) if Arc::ptr_eq(&from.shared.client, &self.shared.client) => {
+            (Some(from), ServerSideOp::Rename) if Arc::ptr_eq(&from.shared.client, &self.shared.client) => {
                 let taken = checked(&entry.name, "rename").and_then(|_| from.shared.path(&entry.name, "rename")).and_then(|from| {
                     checked(to, "rename")?;
                     self.shared.rename_new(&from, &self.shared.path(to, "rename")?)
                 });
-                taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
+                taken.map(|()| Some(WriteOutcome::default())).map_err(|e| e.on(to))
             }
             _ => Ok(None),
         }

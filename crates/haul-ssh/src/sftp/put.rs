@@ -5,7 +5,7 @@ use std::time::Instant;
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Landed, MetaSpec};
+use haul_core::store::{MetaSpec, WriteOutcome};
 
 use super::channel::{Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, done, is_unexplained, may_exist};
@@ -22,7 +22,7 @@ struct Put {
     path: Vec<u8>,
     staged: bool,
     handle: Handle,
-    landed: Landed,
+    landed: WriteOutcome,
 }
 
 impl Shared {
@@ -41,7 +41,7 @@ impl Shared {
             let item = &mut bundle.items[index];
             match self.dir(&item.entry.name.dir).and_then(|above| Ok((above, checked(&item.entry.name, "create")?))) {
                 Ok((above, leaf)) => {
-                    let landed = Landed { refused: lost_of(&item.entry, keep), ino: 0 };
+                    let landed = WriteOutcome { refused: lost_of(&item.entry, keep), ino: 0 };
                     let target = join(&above, leaf);
                     let path = if direct { target.clone() } else { join(&above, &self.names.leaf(leaf, item.entry.stamp())) };
                     puts.push(Put { index, target, path, staged: !direct, handle: Handle::new(), landed });
@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// The first failure of a file's steps; attributes that could not be set count as refused.
-    fn outcome(&self, channel: &Channel, steps: Vec<(Step, Ticket)>, keep: MetaMask, landed: &mut Landed) -> Result<()> {
+    fn outcome(&self, channel: &Channel, steps: Vec<(Step, Ticket)>, keep: MetaMask, landed: &mut WriteOutcome) -> Result<()> {
         let mut outcome = Ok(());
         for (step, ticket) in steps {
             let answer = self.client.written(channel.wait(ticket).and_then(|answer| done(&answer, step.word())));
@@ -245,7 +245,7 @@ impl Shared {
     fn name_all(&self, bundle: &mut Bundle, channel: &Channel, puts: Vec<Put>) {
         let (staged, direct): (Vec<Put>, Vec<Put>) = puts.into_iter().partition(|put| put.staged);
         for put in direct {
-            bundle.items[put.index].outcome = Outcome::Landed(put.landed);
+            bundle.items[put.index].outcome = Outcome::Written(put.landed);
         }
         let answers = ask_all(channel, &staged, |batch, put| self.rename_request(batch, &put.path, &put.target));
         for (put, answer) in staged.into_iter().zip(answers) {
@@ -254,7 +254,7 @@ impl Shared {
                 named => named,
             };
             match named {
-                Ok(()) => bundle.items[put.index].outcome = Outcome::Landed(put.landed),
+                Ok(()) => bundle.items[put.index].outcome = Outcome::Written(put.landed),
                 Err(e) => {
                     remove_staged(channel, &put.path);
                     fail(&mut bundle.items[put.index], e);
@@ -265,12 +265,12 @@ impl Shared {
 
     /// setuid and setgid bits, of files that are known to be whose they should be.
     fn set_special_bits(&self, bundle: &mut Bundle, keep: MetaMask) {
-        let special = |item: &&mut Item| matches!(item.outcome, Outcome::Landed(_)) && item.entry.mode & 0o6000 != 0;
+        let special = |item: &&mut Item| matches!(item.outcome, Outcome::Written(_)) && item.entry.mode & 0o6000 != 0;
         let mut items: Vec<&mut Item> = bundle.items.iter_mut().filter(special).collect();
         let specs: Vec<MetaSpec<'_>> = items.iter().map(|item| MetaSpec { name: &item.entry.name, entry: &item.entry, keep }).collect();
         let set = self.set_meta(&specs);
         for (item, set) in items.iter_mut().zip(set) {
-            if let (Outcome::Landed(landed), Ok(set)) = (&mut item.outcome, set) {
+            if let (Outcome::Written(landed), Ok(set)) = (&mut item.outcome, set) {
                 landed.refused = landed.refused.with(set.refused);
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteOutcome};
 
 use super::channel::Channel;
 use super::client::{attrs, done, is_unexplained, may_exist};
@@ -169,7 +169,7 @@ impl RemoteSink {
         done(&answer, "write")
     }
 
-    fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.settle(&(0..u64::MAX))?;
         receipt::complete(entry.size, self.chunk, receipts)?;
         let stripe = self.stripes.first()?;
@@ -230,7 +230,7 @@ impl RemoteSink {
         if self.path != self.target {
             self.shared.replace(&self.path, &self.target)?;
         }
-        Ok(Landed { refused, ino: 0 })
+        Ok(WriteOutcome { refused, ino: 0 })
     }
 }
 
@@ -303,7 +303,7 @@ impl Sink for RemoteSink {
         Ok(Box::new(RemoteFile::open(&self.shared, &entry, false).map_err(|e| e.on(&self.name))?))
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.finish(entry, receipts).map_err(|e| e.on(&self.name))
     }
 

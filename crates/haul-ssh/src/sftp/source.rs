@@ -96,7 +96,7 @@ impl Source for RemoteFile {
         Ok(Box::new(Reader::new(&self.name, || self.stripes.get(), client.read_most, at, Some(&self.ahead), |bytes| client.carried(bytes))))
     }
 
-    fn goes_on(&self, at: Range<u64>) {
+    fn hint_sequential(&self, at: Range<u64>) {
         self.ahead.announced.add(at);
     }
 

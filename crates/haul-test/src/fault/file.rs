@@ -8,7 +8,7 @@ use std::sync::Arc;
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::hash::Algorithm;
 use haul_core::signature::Signature;
-use haul_core::store::{Chunk, ContentVerifier, Landed, OnChunks, Reach, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Token, WriteOutcome};
 use haul_core::{Error, Result};
 
 use super::{Core, Op, Under, What, failure};
@@ -58,12 +58,12 @@ impl Source for Reading {
         if self.core.is_watched(self.op) { None } else { self.inner.reach() }
     }
 
-    fn expect(&self, parts: &[Range<u64>]) {
-        self.inner.expect(parts);
+    fn prefetch(&self, parts: &[Range<u64>]) {
+        self.inner.prefetch(parts);
     }
 
-    fn goes_on(&self, at: Range<u64>) {
-        self.inner.goes_on(at);
+    fn hint_sequential(&self, at: Range<u64>) {
+        self.inner.hint_sequential(at);
     }
 
     fn stamp(&self) -> Result<Stamp> {
@@ -100,16 +100,16 @@ impl Source for Reading {
         if self.core.is_watched(self.op) { Ok(None) } else { self.inner.verifier() }
     }
 
-    fn stretch(&self) -> Option<u64> {
-        self.inner.stretch()
+    fn checksum_block(&self) -> Option<u64> {
+        self.inner.checksum_block()
     }
 
-    fn gap(&self) -> Option<Range<u64>> {
-        self.inner.gap()
+    fn unverified(&self) -> Option<Range<u64>> {
+        self.inner.unverified()
     }
 
-    fn show(&self, at: u64, bytes: &[u8]) {
-        self.inner.show(at, bytes);
+    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
+        self.inner.feed_verifier(at, bytes);
     }
 
     fn in_order(&self) -> bool {
@@ -120,8 +120,8 @@ impl Source for Reading {
         self.inner.headers()
     }
 
-    fn came_with_open(&self) -> bool {
-        self.inner.came_with_open()
+    fn has_prefetched_content(&self) -> bool {
+        self.inner.has_prefetched_content()
     }
 
     fn stored_checksum(&self) -> Option<String> {
@@ -251,12 +251,12 @@ impl Sink for Writing {
         self.core.run(Op::Digest, &self.name, || self.inner.digest(algorithm))
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.core.run(Op::Commit, &self.name, || self.inner.commit(entry, receipts))
     }
 
-    fn goes_with_commit(&self) -> bool {
-        self.inner.goes_with_commit()
+    fn uploads_on_commit(&self) -> bool {
+        self.inner.uploads_on_commit()
     }
 
     fn sync(&self) -> Result<()> {

@@ -13,7 +13,7 @@ use haul_core::hash::Algorithm;
 use haul_core::lock::lock;
 use haul_core::option_set::OptionSet;
 use haul_core::store::{
-    Caps, Flow, Found, Landed, MetaSpec, Place, RemoteWork, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within,
+    Caps, Flow, Found, MetaSpec, Place, RemoteWork, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, Who, WriteOutcome,
 };
 use haul_core::{Error, ErrorKind};
 
@@ -210,7 +210,7 @@ impl Store for Fault {
         self.many(Op::MakeDirs, dirs, |(dir, _)| Name::of(dir), |dirs| self.inner.make_dirs(dirs))
     }
 
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         self.core.run(Op::MakeNode, name, || self.inner.make_node(name, entry, keep))
     }
 
@@ -218,7 +218,7 @@ impl Store for Fault {
         self.core.run(Op::MakeHardLink, name, || self.inner.make_hard_link(name, existing))
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         self.many(Op::SetMeta, specs, |spec| spec.name.clone(), |specs| self.inner.set_meta(specs))
     }
 
@@ -250,9 +250,9 @@ impl Store for Fault {
         self.inner.copies(from, size)
     }
 
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
-        self.core.run(Op::Take, to, || self.inner.take(from, entry, to, how))
+        self.core.run(Op::Take, to, || self.inner.server_side(from, entry, to, how))
     }
 
     fn copy_staging(&self, entry: &Entry) -> Option<Token> {
@@ -309,12 +309,12 @@ impl Store for Fault {
         drop(failed);
     }
 
-    fn refreshes(&self) -> bool {
-        self.inner.refreshes()
+    fn has_options(&self) -> bool {
+        self.inner.has_options()
     }
 
-    fn refresh(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
-        self.core.run(Op::SetMeta, name, || self.inner.refresh(name, kind, dry))
+    fn apply_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        self.core.run(Op::SetMeta, name, || self.inner.apply_options(name, kind, dry))
     }
 
     fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::hash::{Algorithm, xxh128};
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunks};
+use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteOutcome, WriteStyle, chunks};
 use haul_core::{Error, ErrorKind, Result};
 
 use super::tree::File;
@@ -287,7 +287,7 @@ impl Sink for Writing {
         })
     }
 
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.note("commit");
         self.with("commit", |session| {
             self.check_receipts(session, entry.size, receipts)?;

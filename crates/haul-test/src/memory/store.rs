@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Within, WriteStyle};
+use haul_core::store::{
+    Caps, Flow, Found, MetaSpec, Place, ServerSideOp, Sink, Source, Space, Spec, Store, Token, WriteOutcome, WriteStyle,
+};
 use haul_core::{ErrorKind, Result};
 
 use super::content::Content;
@@ -17,13 +19,13 @@ use haul_core::lock::lock;
 
 impl Memory {
     /// Attributes of a file that is complete; `now` is its time unless the source's is kept.
-    pub(super) fn finish(&self, file: &File, entry: &Entry, keep: MetaMask, now: Time, generation: u64) -> Landed {
+    pub(super) fn finish(&self, file: &File, entry: &Entry, keep: MetaMask, now: Time, generation: u64) -> WriteOutcome {
         let mut inode = lock(file);
         inode.content.resize(entry.size);
         inode.mtime = floor(now, self.caps.mtime_resolution);
         inode.generation = generation;
         let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_resolution);
-        Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } }
+        WriteOutcome { refused, ino: if self.caps.dirs { inode.ino } else { 0 } }
     }
 
     /// Puts an inode under a name, in place of anything but a directory; of nothing at all unless `replace`.
@@ -56,7 +58,7 @@ impl Memory {
         Ok(())
     }
 
-    fn put_item(&self, item: &Item, data: &[u8], keep: MetaMask, direct: bool) -> Result<Landed> {
+    fn put_item(&self, item: &Item, data: &[u8], keep: MetaMask, direct: bool) -> Result<WriteOutcome> {
         let (now, generation, file) = {
             let mut tree = lock(&self.shared.tree);
             (tree.now(), tree.generation(), tree.inode(Kind::File, 0o644))
@@ -224,7 +226,7 @@ impl Store for Memory {
         let Bundle { items, data, keep, direct, .. } = bundle;
         for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
             item.outcome = match self.put_item(item, data, *keep, *direct) {
-                Ok(landed) => Outcome::Landed(landed),
+                Ok(landed) => Outcome::Written(landed),
                 Err(e) => Outcome::Failed(e),
             };
         }
@@ -251,7 +253,7 @@ impl Store for Memory {
         dirs.iter().map(|(dir, mode)| make(dir, *mode)).collect()
     }
 
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         self.note("make_node", name);
         let granted = match entry.kind {
             Kind::Link => self.caps.links,
@@ -264,7 +266,7 @@ impl Store for Memory {
             inode.target = entry.target.clone().filter(|_| entry.kind == Kind::Link);
             inode.rdev = entry.rdev;
             let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_resolution);
-            Landed { refused, ino: inode.ino }
+            WriteOutcome { refused, ino: inode.ino }
         };
         self.put_inode(name, &file, true, "make node")?;
         Ok(landed)
@@ -280,13 +282,13 @@ impl Store for Memory {
         self.put_inode(name, &file, true, "link")
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         self.log.note("set_meta", specs.iter().map(|spec| spec.name.path()));
         let set = |spec: &MetaSpec<'_>| {
             let file = self.reach(spec.name, false, "set attributes")?;
             let mut inode = lock(&file);
             let refused = inode.apply(spec.entry, spec.keep, self.caps.sets, self.caps.mtime_resolution);
-            Ok(Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } })
+            Ok(WriteOutcome { refused, ino: if self.caps.dirs { inode.ino } else { 0 } })
         };
         specs.iter().map(set).collect()
     }
@@ -341,8 +343,8 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
-        let Within::Copy(spec, _) = how else { return Ok(None) };
+    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+        let ServerSideOp::Copy(spec, _) = how else { return Ok(None) };
         self.note("take", to);
         let from = from.place();
         let here = (from.scheme, &from.endpoint, &from.volume) == (self.place.scheme, &self.place.endpoint, &self.place.volume);

@@ -60,7 +60,7 @@ pub fn a_bad_item_fails_alone(f: &Fixture) {
                 match (&item.outcome, path) {
                     (Outcome::Failed(e), "none/b") => assert_eq!(e.kind(), ErrorKind::NotFound, "{e}"),
                     (Outcome::Failed(e), "d/in-the-way") => assert_eq!(e.kind(), ErrorKind::Exists, "{e}"),
-                    (Outcome::Landed(_), "d/a" | "d/c") => {
+                    (Outcome::Written(_), "d/a" | "d/c") => {
                         assert_eq!(f.get(path), b"new");
                         ok(remove(&*f.store, &f.stat(path)));
                     }
@@ -128,7 +128,7 @@ pub fn direct_never_harms_what_is_there(f: &Fixture) {
             assert_eq!(e.kind(), ErrorKind::Exists, "{e}");
             assert_eq!(f.get("there"), b"the old content");
         }
-        Outcome::Landed(_) => assert_eq!(f.get("there"), b"new"),
+        Outcome::Written(_) => assert_eq!(f.get("there"), b"new"),
         other => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Entry, Kind, MetaMask, Time};
 use haul_core::error::ErrorKind;
-use haul_core::store::{Landed, Spec, time_range};
+use haul_core::store::{Spec, WriteOutcome, time_range};
 
 use super::Fixture;
 use super::tools::*;
@@ -15,7 +15,7 @@ const PLAIN: MetaMask = MetaMask(MetaMask::MTIME.0 | MetaMask::MODE.0 | MetaMask
 /// What was not refused is there. An attribute that `Caps::sets` lacks must be refused; one that it has
 /// may be, by the rights of who runs this, but for time and mode.
 #[track_caller]
-fn kept(f: &Fixture, landed: Landed, wanted: &Entry, keep: MetaMask, found: &Entry) {
+fn kept(f: &Fixture, landed: WriteOutcome, wanted: &Entry, keep: MetaMask, found: &Entry) {
     let sets = f.caps().sets;
     let refused = landed.refused;
     assert!(refused.has(keep.without(sets)), "{:?} were not kept and not refused", keep.without(sets).without(refused));
@@ -129,7 +129,7 @@ pub fn extended_attributes_survive(f: &Fixture) {
         entry
     };
     let keep = MetaMask::XATTR.with(MetaMask::MTIME);
-    let check = |landed: Landed, wanted: &Entry| {
+    let check = |landed: WriteOutcome, wanted: &Entry| {
         if !f.caps().sets.has(MetaMask::XATTR) {
             return assert!(landed.refused.has(MetaMask::XATTR), "not kept and not refused");
         }

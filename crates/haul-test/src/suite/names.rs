@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::ErrorKind;
-use haul_core::store::{Moved, Within};
+use haul_core::store::{Moved, ServerSideOp};
 
 use super::Fixture;
 use super::tools::*;
@@ -362,11 +362,14 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     f.put("source", &content);
     let entry = f.stat("source");
     let spec = spec(&entry, f.chunk());
-    if let Some(landed) = ok(f.store.take(&*f.another(), &entry, &name("copy"), Within::Copy(&spec, Moved::UNHEARD))) {
+    if let Some(landed) = ok(f.store.server_side(&*f.another(), &entry, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD))) {
         assert!(f.get("copy") == content);
         assert!(landed.refused.has(MetaMask::MTIME) || f.stat("copy").mtime == entry.mtime);
     } else {
         f.is_absent("copy");
     }
-    assert_eq!(ok(f.store.take(&crate::memory::Memory::new(), &entry, &name("copy-2"), Within::Copy(&spec, Moved::UNHEARD))), None);
+    assert_eq!(
+        ok(f.store.server_side(&crate::memory::Memory::new(), &entry, &name("copy-2"), ServerSideOp::Copy(&spec, Moved::UNHEARD))),
+        None
+    );
 }

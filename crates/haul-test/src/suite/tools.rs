@@ -8,7 +8,7 @@ use haul_bench::synthetic::pattern;
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Chunk, Flow, Found, Landed, MetaSpec, Receipt, Sink, Source, Spec, Store, WriteStyle, chunk_size, chunks};
+use haul_core::store::{Chunk, Flow, Found, MetaSpec, Receipt, Sink, Source, Spec, Store, WriteOutcome, WriteStyle, chunk_size, chunks};
 
 use super::Fixture;
 
@@ -58,7 +58,7 @@ pub fn land(sink: &dyn Sink, chunk: &Chunk, content: &[u8]) -> Result<Receipt> {
 }
 
 /// Writes and commits a whole file.
-pub fn write(store: &dyn Store, entry: &Entry, spec: &Spec<'_>, content: &[u8]) -> Result<Landed> {
+pub fn write(store: &dyn Store, entry: &Entry, spec: &Spec<'_>, content: &[u8]) -> Result<WriteOutcome> {
     let sink = store.create(&entry.name, spec)?;
     let receipts: Vec<Receipt> = chunks(entry.size, spec.chunk).map(|c| land(&*sink, &c, content)).collect::<Result<_>>()?;
     sink.commit(entry, &receipts)
@@ -265,9 +265,9 @@ pub fn bundle(files: Vec<(Entry, Vec<u8>)>, direct: bool) -> Bundle {
 }
 
 #[track_caller]
-pub fn landed(item: &Item) -> Landed {
+pub fn landed(item: &Item) -> WriteOutcome {
     match &item.outcome {
-        Outcome::Landed(landed) => *landed,
+        Outcome::Written(landed) => *landed,
         other => panic!("{:?}: {other:?}", item.entry.name),
     }
 }
@@ -280,7 +280,7 @@ pub fn all_landed(bundle: &Bundle) {
 }
 
 #[track_caller]
-pub fn set(store: &dyn Store, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+pub fn set(store: &dyn Store, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
     let mut all = store.set_meta(&[MetaSpec { name: &entry.name, entry, keep }]);
     assert_eq!(all.len(), 1, "one result for each name");
     all.remove(0)

@@ -1,6 +1,6 @@
 //! The fault store: without rules it is the store inside; with them it fails as told.
 
-use haul_core::store::{Moved, Within};
+use haul_core::store::{Moved, ServerSideOp};
 use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
@@ -113,7 +113,7 @@ fn call(store: &Fault, op: Op) -> haul_core::Result<()> {
         Op::ReadXattrs => store.read_xattrs(&mut [entry.clone()], MetaMask::XATTR).remove(0),
         Op::Remove => remove(store, &file(name("none"), 0)),
         Op::Rename => store.rename(&a, &a, true),
-        Op::Take => store.take(store, &listed()?, &name("copy"), Within::Copy(&spec, Moved::UNHEARD)).map(drop),
+        Op::Take => store.server_side(store, &listed()?, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)).map(drop),
         Op::Digest => store.digest(&listed()?, haul_core::hash::Algorithm::Md5).map(drop),
         Op::Sync => store.sync(&[&a]),
         Op::Reopen => store.reopen(&a).map(drop),

@@ -8,7 +8,7 @@ use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::Result;
 use haul_core::place::OpenOptions;
 use haul_core::place::provider::{Access, Provider as _};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store};
+use haul_core::store::{Caps, Flow, Found, MetaSpec, Place, Sink, Source, Spec, Store, WriteOutcome};
 use haul_local::{Local, Options};
 use haul_run::registry;
 use haul_test::store_suite;
@@ -64,7 +64,7 @@ impl Store for Beside {
         self.local.make_dirs(dirs)
     }
 
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         self.local.set_meta(specs)
     }
 

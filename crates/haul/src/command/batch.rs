@@ -186,7 +186,7 @@ impl Batch<'_> {
             Ok(argv) => argv,
             Err(e) => return out::error(&e),
         };
-        let invocation = match crate::understand(&argv, self.global.umask) {
+        let invocation = match crate::parse(&argv, self.global.umask) {
             Ok(Parsed::Run(invocation)) => *invocation,
             Ok(Parsed::Print(text)) => {
                 let _read = out::print_text(&text, self.global.color);
@@ -232,7 +232,7 @@ impl Batch<'_> {
         if copies {
             self.copies.fetch_add(1, Ordering::SeqCst);
         }
-        let exit = crate::obey(invocation, None);
+        let exit = crate::dispatch(invocation, None);
         if copies {
             self.copies.fetch_sub(1, Ordering::SeqCst);
         }

@@ -14,8 +14,8 @@ use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
 use haul_core::team::wire::{Cursor, put_all, put_bytes};
 use haul_core::{Error, Result};
 
+use super::object_usage;
 use super::scope;
-use super::weigh;
 use crate::open;
 use crate::ranks::shared::{self, Outbox, Shared};
 use crate::render::listing::{Class, Counts, Listed, Usage};
@@ -216,7 +216,7 @@ pub fn count(
     ranks: Option<Shared<'_>>,
 ) -> Result<Sums> {
     if let Some(scope) = scope::of(asked)? {
-        return weigh::count(&scope, how, failed, ranks);
+        return object_usage::count(&scope, how, failed, ranks);
     }
     let (opened, top) = open::existing(asked)?;
     if opened.leaf.is_some() {

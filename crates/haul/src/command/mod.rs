@@ -11,20 +11,20 @@ pub mod du;
 pub mod files;
 mod head;
 pub mod jobs;
-mod keys;
 mod ln;
 mod manifest;
 mod object;
+mod object_list;
+mod object_usage;
 mod output;
 mod presign;
-mod removed;
+mod remove_output;
 pub mod rm;
 pub mod scope;
 mod set;
 pub mod slurm;
 pub mod sum;
 mod tree;
-mod weigh;
 pub mod why;
 
 use std::io::{self, BufWriter, Write};
@@ -177,18 +177,18 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
     let named = files::operands(&flags.places, &hosts, json);
     let titled = named.len() > 1 && !json;
     let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, titled, json, threads, chosen };
-    let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json, chosen };
+    let of_keys = object_list::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json, chosen };
     over_named(named.into_iter(), &hosts, |path, to| {
         if titled && path.location.scheme.keys {
             files::title(&path.path, to)?;
         }
         if path.location.scheme.keys && path.location.host.is_none() {
-            return keys::buckets(path, json, to).map(|()| 0);
+            return object_list::buckets(path, json, to).map(|()| 0);
         }
         match scope::of(path)? {
-            Some(scope) if flags.uploads => keys::uploads(path, &scope, of_keys, to).map(|()| 0),
-            Some(scope) if flags.versions => keys::versions(path, &scope, of_keys, to).map(|()| 0),
-            Some(scope) => keys::ls(path, &scope, of_keys, to).map(|()| 0),
+            Some(scope) if flags.uploads => object_list::uploads(path, &scope, of_keys, to).map(|()| 0),
+            Some(scope) if flags.versions => object_list::versions(path, &scope, of_keys, to).map(|()| 0),
+            Some(scope) => object_list::ls(path, &scope, of_keys, to).map(|()| 0),
             None => files::ls(path, how, &Cancel::default(), &out::failure, to),
         }
     })
@@ -220,7 +220,7 @@ pub fn du(flags: &DuFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     };
     let lead = |session: Option<&Arc<Session>>| together(&flags.places, &flags.connect, session, each);
     let help = |stage, phase, path: &Argument<'_>| match phase {
-        weigh::RANGES => weigh::help(stage, path, how),
+        object_usage::RANGES => object_usage::help(stage, path, how),
         _ => du::help(stage, path, how, &Cancel::default(), &out::failure),
     };
     shared::run(ranks, &flags.places, &flags.connect, lead, help)
@@ -260,7 +260,7 @@ pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
     };
     let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
     let chooses = !filter.is_empty() || chosen.bounds != Bounds::default() || chosen.one_file_system;
-    let admit = |path: &[u8], object: &Object| weigh::admits(chosen, path, object);
+    let admit = |path: &[u8], object: &Object| object_usage::admits(chosen, path, object);
     let how = rm::Rm {
         recursive: flags.recursive,
         force: flags.force,
@@ -269,7 +269,7 @@ pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
         threads: open::threads(flags.workers),
         chosen: chooses.then_some(chosen),
     };
-    let reporter = removed::Reporter::new(global, flags.dry);
+    let reporter = remove_output::Reporter::new(global, flags.dry);
     let version = flags.connect.get::<haul_s3::Flags>().version_id;
     let of_keys = admin::Rm {
         recursive: flags.recursive,
@@ -340,7 +340,7 @@ pub fn mb(flags: &MbFlags) -> Exit {
 }
 
 pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
-    let reporter = removed::Reporter::new(global, flags.dry);
+    let reporter = remove_output::Reporter::new(global, flags.dry);
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else { return Ok(0) };
         let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone), others: None };

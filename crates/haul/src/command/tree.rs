@@ -18,8 +18,8 @@ use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
 
 use super::du::{Chosen, Links, Sum};
+use super::object_usage;
 use super::scope::{self, Scope};
-use super::weigh;
 use crate::open::{self, Argument};
 use crate::render::listing::{self, Counts, Listed, Usage};
 use crate::render::utf8_locale;
@@ -278,7 +278,7 @@ fn gather_keys(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Gath
     let mut gathered = Gathered::new(Sum { dirs: 1, ..Sum::default() });
     let mut dirs: Vec<Vec<u8>> = Vec::new();
     let mut found = Sum::default();
-    let one_object = weigh::each(scope, how.chosen, false, &mut |path, object| {
+    let one_object = object_usage::each(scope, how.chosen, false, &mut |path, object| {
         let mut parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
         let is_marker = parts.pop().is_none_or(<[u8]>::is_empty);
         let own = Sum { bytes: object.size, files: u64::from(!is_marker), dirs: 0 };

@@ -114,7 +114,7 @@ impl Names {
 pub struct Outputs {
     pub stdout: Box<dyn Write + Send>,
     pub stderr: Box<dyn Write + Send>,
-    /// Asked before each frame: terminals change their size.
+    /// EndpointRequest before each frame: terminals change their size.
     pub size: Box<dyn Fn() -> Size + Send>,
     /// Called once when standard output was closed at its other end (`| head`). Must not call the renderer.
     pub stdout_gone: Box<dyn Fn() + Send>,

@@ -15,9 +15,9 @@ use haul_ftp::FtpHost;
 use haul_local::trusted;
 use haul_ssh::ssh::SshHost;
 
+use super::byte_sink::Outlet;
 use super::guard;
-use super::outlet::Outlet;
-use super::places::{Asked, Source, absolute, named};
+use super::places::{EndpointRequest, Source, absolute, named};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open;
@@ -32,7 +32,7 @@ pub struct Destination {
 }
 
 /// What takes the bytes of the one source.
-fn outlet(outlet: &Outlet, asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
+fn outlet(outlet: &Outlet, asked: &EndpointRequest<'_>, sources: &[Source]) -> Result<Destination> {
     if !matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir) {
         let source = asked.sources.first().map(Location::to_bytes).unwrap_or_default();
         return Err(Error::new(ErrorKind::Usage, "read").at(&source).because("is a directory or a pattern").hint("name a file"));
@@ -44,7 +44,7 @@ fn outlet(outlet: &Outlet, asked: &Asked<'_>, sources: &[Source]) -> Result<Dest
 
 /// Finds the destination, or makes it. `is_whole`: every source that was named is among `sources`. Else a file goes into a directory
 /// as it does beside the others, and never over the file DST.
-pub fn destination(asked: &Asked<'_>, sources: &[Source], is_whole: bool) -> Result<Destination> {
+pub fn destination(asked: &EndpointRequest<'_>, sources: &[Source], is_whole: bool) -> Result<Destination> {
     if let Some(to) = asked.outlet {
         return outlet(to, asked, sources);
     }

@@ -9,13 +9,13 @@ use haul_core::store::Store;
 use haul_local::ThisMachine;
 
 use super::destination::device;
-use super::places::{Asked, Places, Read, Source};
+use super::places::{EndpointRequest, Places, Read, Source};
 
 /// Refuses what would destroy a source. `onto_itself`: objects may be copied onto themselves, for another version or other options. Returns the directories of the source, by device and inode, that the walk must not enter.
 ///
 /// # Errors
 /// `Usage`, and what keeps the two from being compared.
-pub fn check(places: &Places, asked: &Asked<'_>, onto_itself: bool) -> Result<Vec<(u64, u64)>> {
+pub fn check(places: &Places, asked: &EndpointRequest<'_>, onto_itself: bool) -> Result<Vec<(u64, u64)>> {
     let target = places.target.place();
     let is_beside = |source: &&Read| {
         let from = &source.place;
@@ -36,7 +36,7 @@ pub fn check(places: &Places, asked: &Asked<'_>, onto_itself: bool) -> Result<Ve
 ///
 /// # Errors
 /// `Usage`, and what keeps the two from being compared.
-pub fn check_unmade(sources: &[Source], asked: &Asked<'_>, host: &dyn Host, path: &[u8]) -> Result<()> {
+pub fn check_unmade(sources: &[Source], asked: &EndpointRequest<'_>, host: &dyn Host, path: &[u8]) -> Result<()> {
     let mut above = host.split(path).0;
     while host.lookup(above)? != Some(Kind::Dir) {
         match host.split(above).0 {
@@ -68,7 +68,7 @@ pub fn check_unmade(sources: &[Source], asked: &Asked<'_>, host: &dyn Host, path
 
 /// Whether the walk of a source comes to the directory `target` inside it, which is on the file system `to`. The engine does not enter
 /// a destination that it meets in spite of this.
-fn is_walked(asked: &Asked<'_>, store: &dyn Store, leaf: Option<&[u8]>, target: &[u8], to: Option<u64>) -> bool {
+fn is_walked(asked: &EndpointRequest<'_>, store: &dyn Store, leaf: Option<&[u8]>, target: &[u8], to: Option<u64>) -> bool {
     let from = || match leaf {
         None => device(store.identity()),
         Some(leaf) => store.stat(&Name::new(&Dir::root(), leaf), MetaMask::NONE).ok().map(|entry| entry.dev),
@@ -84,7 +84,7 @@ fn is_walked(asked: &Asked<'_>, store: &dyn Store, leaf: Option<&[u8]>, target: 
 
 /// A source of this machine and a destination that is on it, too, but was reached over a network. The path alone could be in another
 /// mount namespace, so that the directory has to be the same.
-fn check_here(places: &Places, asked: &Asked<'_>) -> Result<()> {
+fn check_here(places: &Places, asked: &EndpointRequest<'_>) -> Result<()> {
     let (target, is_remote) = (places.target.place(), places.target.place().scheme != "local");
     if !is_remote || !places.is_made || !places.target_host.is_here() {
         return Ok(());
@@ -121,7 +121,7 @@ fn from_other_machine(source: &Read) -> bool {
     source.place.scheme != "local"
 }
 
-fn check_one(source: &Read, places: &Places, asked: &Asked<'_>, onto_itself: bool) -> Result<()> {
+fn check_one(source: &Read, places: &Places, asked: &EndpointRequest<'_>, onto_itself: bool) -> Result<()> {
     let host = &*places.target_host;
     let (from, target) = (&source.place.root, &places.target.place().root);
     let path = match &source.leaf {

@@ -11,7 +11,7 @@ use haul_core::store::Store;
 use haul_ssh::ssh;
 
 use super::destination::device;
-use super::places::{Asked, Places};
+use super::places::{EndpointRequest, Places};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open;
@@ -41,7 +41,7 @@ fn by_sftp() -> Error {
 
 /// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
 /// series of backups has none before it.
-pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(References, Vec<String>)> {
+pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &EndpointRequest<'_>) -> Result<(References, Vec<String>)> {
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     let target = open::path_of(&places.target_path);
     for dir in dirs {

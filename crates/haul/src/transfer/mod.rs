@@ -6,16 +6,16 @@
 
 mod batch;
 mod beside;
+mod byte_sink;
 mod destination;
 mod guard;
+mod headline;
 mod link_dest;
 mod lists;
 mod only;
-mod outlet;
 mod places;
 mod resolve;
 mod run;
-mod sentence;
 mod workers;
 
 use haul_core::entry::MetaMask;
@@ -34,8 +34,8 @@ use crate::location::Location;
 use crate::ranks::Ranks;
 use crate::render;
 
-use outlet::Outlet;
-use resolve::{Conduct, resolve};
+use byte_sink::Outlet;
+use resolve::{RunMode, resolve};
 pub use run::Session;
 
 /// cp, sync and mv.
@@ -81,7 +81,7 @@ fn follows(ranks: Option<&Ranks>) -> bool {
 
 fn run_copy(flags: &CopyFlags, global: &Global, ranks: Option<&Ranks>) -> Result<Exit> {
     let conduct =
-        Conduct { dry: flags.dry, itemized: flags.output.itemize, guarded: true, together: ranks.is_some(), follows: follows(ranks) };
+        RunMode { dry: flags.dry, itemized: flags.output.itemize, guarded: true, together: ranks.is_some(), follows: follows(ranks) };
     let batch = batch::Batch::of(flags.batch)?;
     let with_journal = ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
     let mut prepared = resolve(&flags.spec, conduct, &flags.connect, global)?;
@@ -166,7 +166,7 @@ fn run_check(flags: &CheckFlags, global: &Global, ranks: Option<&Ranks>) -> Resu
     let batch = batch::Batch::of(flags.batch)?;
     ranks.filter(|ranks| !ranks.leads()).map(Ranks::wait).transpose()?;
     let mut prepared =
-        resolve(&flags.spec, Conduct { together: ranks.is_some(), follows: follows(ranks), ..Conduct::default() }, &flags.connect, global)?;
+        resolve(&flags.spec, RunMode { together: ranks.is_some(), follows: follows(ranks), ..RunMode::default() }, &flags.connect, global)?;
     batch.bound(&mut prepared.job, &mut prepared.notes);
     let nul_separated = flags.spec.selection.nul_separated;
     let options = run::RenderChoice {

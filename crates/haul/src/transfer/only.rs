@@ -15,7 +15,7 @@ use haul_core::spec::{Safety, TransferSpec};
 use haul_core::store::Empty;
 use haul_core::tune::{Fixed, Limits};
 
-use super::resolve::{Conduct, resolve};
+use super::resolve::{RunMode, resolve};
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
 use crate::location::Location;
@@ -36,7 +36,7 @@ fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         safety: Safety::default(),
         ..flags.spec.clone()
     };
-    let conduct = Conduct { dry: true, ..Conduct::default() };
+    let conduct = RunMode { dry: true, ..RunMode::default() };
     let mut prepared = resolve(&nowhere, conduct, &flags.connect, global)?;
     prepared.job.target = Arc::new(Empty::default());
     prepared.job.rename = None;

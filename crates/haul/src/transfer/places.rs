@@ -23,9 +23,9 @@ use haul_s3::inventory::Line;
 use haul_s3::{HIDDEN_MOST, Objects};
 
 use super::beside::Beside;
+use super::byte_sink::Outlet;
 use super::destination::{Destination, destination};
 use super::lists;
-use super::outlet::Outlet;
 use crate::command::scope::{self, Match, What, key_of, nothing};
 use crate::hosts::Hosts;
 use crate::location::{self, Location};
@@ -34,7 +34,7 @@ use crate::{open, wild};
 /// Keys that can be no name are named up to so many.
 const UNFIT_NAMED: usize = 100;
 
-pub struct Asked<'a> {
+pub struct EndpointRequest<'a> {
     pub hosts: &'a Hosts,
     pub sources: &'a [Location],
     pub destination: &'a Location,
@@ -114,7 +114,7 @@ pub fn absolute(path: &[u8]) -> Vec<u8> {
     whole
 }
 
-impl Asked<'_> {
+impl EndpointRequest<'_> {
     fn source_options(&self, role: Role) -> OpenOptions {
         OpenOptions { role, follow: self.follow, keep_dirlinks: false, nonempty: self.deletes, ..self.options }
     }
@@ -143,7 +143,7 @@ pub enum Source {
 }
 
 /// What a pattern matches, if the address is one: relative to the directory in front of the first wildcard.
-fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Source>> {
+fn matched_source(location: &Location, asked: &EndpointRequest<'_>) -> Result<Option<Source>> {
     let argument = open::Argument::new(location, asked.hosts);
     if asked.listed || !scope::may_be_pattern(&argument) {
         return Ok(None);
@@ -234,7 +234,7 @@ pub fn named(location: &Location) -> Vec<u8> {
 }
 
 /// A source: the directory itself, or a name in the directory above it.
-fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+fn source(location: &Location, asked: &EndpointRequest<'_>) -> Result<Source> {
     if location.scheme == Scheme::STDIO {
         let input = location::inherited(location::descriptor_of(location, 0))?;
         return Ok(Source::Name { parent: Arc::new(Input::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File, size: 0 });
@@ -279,7 +279,7 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
 }
 
 /// A name that a pattern has matched on a host behind ssh; with a slash behind it what is in it.
-fn matched_name(found: wild::Match, asked: &Asked<'_>) -> Result<Source> {
+fn matched_name(found: wild::Match, asked: &EndpointRequest<'_>) -> Result<Source> {
     let wild::Match { parent, entry, location } = found;
     if asked.means_target(&entry) && !location.means_contents() {
         return linked(&location, asked);
@@ -292,7 +292,7 @@ fn matched_name(found: wild::Match, asked: &Asked<'_>) -> Result<Source> {
 }
 
 /// What a symlink leads to.
-fn linked(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+fn linked(location: &Location, asked: &EndpointRequest<'_>) -> Result<Source> {
     let (opened, entry) = open::followed(&open::Argument::new(location, asked.hosts))?;
     Ok(match opened.leaf {
         Some(leaf) => Source::Name { parent: opened.store, leaf, kind: entry.kind, size: entry.size },
@@ -301,7 +301,7 @@ fn linked(location: &Location, asked: &Asked<'_>) -> Result<Source> {
 }
 
 /// A device or a pipe that is named as a source and read. A socket cannot be opened.
-fn special(location: &Location, asked: &Asked<'_>) -> Option<PathBuf> {
+fn special(location: &Location, asked: &EndpointRequest<'_>) -> Option<PathBuf> {
     if location.is_remote() || !asked.reads_specials {
         return None;
     }
@@ -320,7 +320,7 @@ fn stat(store: &dyn Store, leaf: &[u8]) -> Result<Option<Entry>> {
     }
 }
 
-pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
+pub fn resolve(asked: &EndpointRequest<'_>) -> Result<Places> {
     let mut missing = Vec::new();
     let mut sources = Vec::new();
     let alternatives = wild::alternatives(asked.sources, asked.hosts);

@@ -16,8 +16,8 @@ use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{FilterRule, Operation, Selection, TransferSpec};
 use haul_core::store::{Runs, Store, WriteStyle};
 
-use super::outlet::{self, Outlet};
-use super::{destination, guard, link_dest, lists, places, sentence};
+use super::byte_sink::{self, Outlet};
+use super::{destination, guard, headline, link_dest, lists, places};
 use crate::flags::Global;
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -36,7 +36,7 @@ const STREAM_PART: u64 = 32 << 20;
 
 /// How this run does what the spec says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Conduct {
+pub struct RunMode {
     /// Show what would be done.
     pub dry: bool,
     /// Each change has a line: in an order that people can follow.
@@ -65,7 +65,7 @@ pub struct Prepared {
 ///
 /// # Errors
 /// `Usage` for what contradicts the places; what keeps them from being opened. Nothing is left at the destination then.
-pub fn resolve(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global) -> Result<Prepared> {
+pub fn resolve(spec: &TransferSpec, conduct: RunMode, connect: &Access, global: &Global) -> Result<Prepared> {
     let place = crate::open::path_of(&spec.destination.path);
     let existed = spec.destination.scheme != Scheme::LOCAL || place.symlink_metadata().is_ok();
     let has_made = Cell::new(false);
@@ -89,7 +89,7 @@ fn of_stream(spec: &TransferSpec) -> TransferSpec {
 
 fn open(
     spec: &TransferSpec,
-    conduct: Conduct,
+    conduct: RunMode,
     connect: &Access,
     global: &Global,
     (existed, has_made): (bool, &Cell<bool>),
@@ -101,7 +101,7 @@ fn open(
         narrowed = of_stream(&narrowed);
     }
     if outlet.is_some() {
-        narrowed = outlet::bytes_only(&narrowed);
+        narrowed = byte_sink::bytes_only(&narrowed);
     }
     let spec = &narrowed;
     let TransferSpec { selection, attributes, safety, performance, destination, sources, .. } = spec;
@@ -140,7 +140,7 @@ fn open(
     if !safety.link_dest.is_empty() {
         link_dest::refuse(destination, &hosts)?;
     }
-    let asked = places::Asked {
+    let asked = places::EndpointRequest {
         hosts: &hosts,
         sources,
         destination,
@@ -257,7 +257,7 @@ fn open(
             false => destination::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path)),
         }
     }
-    let sentence = sentence::sentence(spec, &job, &hosts, distrusted);
+    let sentence = headline::sentence(spec, &job, &hosts, distrusted);
     if !is_check {
         let config = hosts.access().get::<haul_ssh::ssh::Flags>().ssh_config;
         notes.extend(host_without_colon(destination, existed, config.as_deref()));

@@ -114,7 +114,7 @@ fn carry_in_steps(cx: &Context, ends: &Ends, chunk: &mut Chunk, counter: &Atomic
         landed.map(|_| ())
     };
     let mut next = chunk.at.start;
-    ends.source.goes_on(chunk.at.clone());
+    ends.source.hint_sequential(chunk.at.clone());
     // The step before lands while the next one is on its way.
     let mut sent = None;
     loop {

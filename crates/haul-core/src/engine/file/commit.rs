@@ -12,13 +12,20 @@ use crate::engine::verify;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Warning;
-use crate::store::{Landed, Receipt};
+use crate::store::{Receipt, WriteOutcome};
 
 use super::open_file::{Ends, OpenFile};
 
 /// Checks that the source is unchanged, verifies if requested, and commits. Verifying counts as `spent.reading` and
 /// `spent.hashing`, the last look at the source as `spent.metadata`, content that is sent by the commit as writing.
-pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
+pub fn conclude(
+    cx: &Context,
+    file: &OpenFile,
+    ends: &Ends,
+    entry: &mut Entry,
+    receipts: &[Receipt],
+    spent: &mut Spent,
+) -> Result<WriteOutcome> {
     let showing = ends.shown.finish(&cx.meter, &*ends.source, &*ends.sink)?;
     cx.out.report().times.hashing += showing;
     let began = Instant::now();
@@ -60,7 +67,7 @@ pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, r
     }
     let began = Instant::now();
     let landed = commit(cx, ends, &name, entry, receipts);
-    if ends.sink.goes_with_commit() {
+    if ends.sink.uploads_on_commit() {
         let took = began.elapsed();
         cx.out.report().times.writing += took;
         spent.writing += took;
@@ -125,13 +132,13 @@ fn by_digest(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, spent: &
 }
 
 /// An answer may be lost after the deed: when the write is not known any more and its name has what was sent, it is done.
-fn commit(cx: &Context, ends: &Ends, name: &Name, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+fn commit(cx: &Context, ends: &Ends, name: &Name, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
     let mut tries = 0;
     retry(|| {
         tries += 1;
         match ends.sink.commit(entry, receipts) {
             Err(e) if e.kind() == ErrorKind::NotFound && tries > 1 => match cx.target().stat(name, MetaMask::NONE) {
-                Ok(there) if is_as_sent(cx, entry, &there) => Ok(Landed { refused: MetaMask::NONE, ino: there.ino }),
+                Ok(there) if is_as_sent(cx, entry, &there) => Ok(WriteOutcome { refused: MetaMask::NONE, ino: there.ino }),
                 _ => Err(e),
             },
             answer => answer,

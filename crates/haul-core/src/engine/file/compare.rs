@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::option_set::OptionSet;
 use crate::plan::{Act, Compare, Step};
-use crate::store::{Landed, MetaSpec, Source, Store, chunks};
+use crate::store::{MetaSpec, Source, Store, WriteOutcome, chunks};
 use crate::tune::Op;
 
 use super::open_file::{OpenFile, Reference};
@@ -161,13 +161,16 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
     cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
     let differ = !differing.is_empty();
     // Options are set together with attributes that differ.
-    let lacked =
-        if cx.target().refreshes() { retry(|| cx.target().refresh(&name, Kind::File, differ || !cx.writes()))? } else { OptionSet::NONE };
+    let lacked = if cx.target().has_options() {
+        retry(|| cx.target().apply_options(&name, Kind::File, differ || !cx.writes()))?
+    } else {
+        OptionSet::NONE
+    };
     if differ || !lacked.is_empty() {
         let mut refused = MetaMask::NONE;
         if differ && cx.writes() {
             let spec = MetaSpec { name: &name, entry, keep: cx.to_set(entry) };
-            let landed = retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
+            let landed = retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(WriteOutcome::default())))?;
             cx.out.refused(entry, landed.refused);
             refused = landed.refused;
         }

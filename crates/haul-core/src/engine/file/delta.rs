@@ -171,7 +171,7 @@ fn expect(from: &dyn Source, parts: &[Part], chunk: u64) {
             break;
         }
     }
-    from.expect(&soon);
+    from.prefetch(&soon);
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_
 
 use super::delta::Delta;
 use super::open_file::{Borrowed, Ends, OpenFile, State};
-use super::shown::{self, Shown};
+use super::ordered_verify::{self, Shown};
 use super::waiting::Waiting;
 
 /// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
@@ -79,7 +79,7 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
 /// Whether only one worker can move chunks, from the first to the last.
 fn is_in_order(cx: &Context, ends: &Ends) -> bool {
     let is_written = cx.target().caps().write == WriteStyle::InOrder && !ends.sink.takes_ranges();
-    is_written || ends.sink.in_order() || ends.source.in_order() || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
+    is_written || ends.sink.in_order() || ends.source.in_order() || ordered_verify::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
 }
 
 /// Lets other workers join, once the destination takes ranges.
@@ -191,7 +191,7 @@ fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spe
     if !wanted.is_empty() {
         entry.xattrs = Some(Box::new(retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
     }
-    if source.came_with_open() {
+    if source.has_prefetched_content() {
         let took = began.elapsed();
         cx.out.report().times.reading += took;
         // It is in what the caller measures: for the sum only.
@@ -347,7 +347,7 @@ fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, m
     let is_one = entry.size <= cx.job.one_part && in_parts(cx);
     let in_pieces = !is_one && cx.source(&file.work).caps().read_ranges && !source.in_order();
     let asked = if in_pieces { asked } else { asked.max(entry.size) };
-    let chunk = chunk_size(shown::fitting(asked, source, !caps.remote), entry.size, caps.write);
+    let chunk = chunk_size(ordered_verify::fitting(asked, source, !caps.remote), entry.size, caps.write);
     chunk.checked_next_multiple_of(caps.chunk_unit.max(1)).unwrap_or(chunk)
 }
 

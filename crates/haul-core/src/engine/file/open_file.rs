@@ -15,7 +15,7 @@ use crate::schedule::{DirWork, FileWork, Lease};
 use crate::store::{Chunk, Receipt, Sink, Source, Token};
 
 use super::delta::Delta;
-use super::shown::Shown;
+use super::ordered_verify::Shown;
 use super::waiting::Waiting;
 use crate::lock::lock;
 

@@ -12,7 +12,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Act, Step};
 use crate::retry;
-use crate::store::{Landed, Runs};
+use crate::store::{Runs, WriteOutcome};
 
 use super::open_file::{Ends, OpenFile};
 use super::{carry, commit, compare, failure, open, part, stream, within};
@@ -89,7 +89,7 @@ fn move_chunks(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) -> bool {
                 // A worker alone goes from one bounded run to the next.
                 && (matches!(runs, Runs::UpTo(_)) || taken.is_none_or(|taken| taken + 1 != chunk.index))
             {
-                ends.source.goes_on(chunk.at.start..*end);
+                ends.source.hint_sequential(chunk.at.start..*end);
             }
             taken = chunk.as_ref().map(|(chunk, _)| chunk.index);
             chunk.map(|(chunk, _)| chunk)
@@ -146,7 +146,7 @@ pub fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
         Ok(landed) => done(cx, file, ends, &entry, landed),
         Err(e) => {
             // What goes with the commit has not arrived without it. A chunk that failed is refused already, and has no receipt.
-            if ends.sink.goes_with_commit() && !receipts.is_empty() {
+            if ends.sink.uploads_on_commit() && !receipts.is_empty() {
                 cx.meter.refuse(ends.flight.moved.load(Ordering::Relaxed));
             }
             failure::failed(cx, file, ends, &entry, receipts, e);
@@ -154,7 +154,7 @@ pub fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
     }
 }
 
-fn done(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, landed: Landed) {
+fn done(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, landed: WriteOutcome) {
     if let Some(session) = ends.session {
         cx.journal.committed(session);
     }

@@ -17,7 +17,7 @@ use crate::report::Times;
 use crate::store::{Chunk, Receipt, Sink, Source, WriteStyle, chunk_size};
 
 use super::open_file::{Ends, OpenFile};
-use super::shown::Shown;
+use super::ordered_verify::Shown;
 use super::{open, run};
 
 /// Bytes that are read and written at once where the destination takes any.

@@ -11,7 +11,7 @@ use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
 use crate::plan::Act;
-use crate::store::{Moved, Within};
+use crate::store::{Moved, ServerSideOp};
 use crate::tune::Op;
 
 use super::open::spec;
@@ -38,8 +38,8 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
             let token = journal::staged(&token);
             cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
         });
-        let how = if verifies { Within::VerifiedCopy(&spec, Moved(&moved)) } else { Within::Copy(&spec, Moved(&moved)) };
-        let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, how));
+        let how = if verifies { ServerSideOp::VerifiedCopy(&spec, Moved(&moved)) } else { ServerSideOp::Copy(&spec, Moved(&moved)) };
+        let landed = retry(|| cx.target().server_side(cx.source(&file.work), &entry, &name, how));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;

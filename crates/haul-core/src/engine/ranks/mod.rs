@@ -170,9 +170,9 @@ impl Ranks {
         let receive = move || {
             let Some(ranks) = &thread_cx.ranks else { return };
             let receive = || guarded(&thread_cx, || ranks.receive(&thread_cx)) == Some(true);
-            let mut goes_on = true;
-            while goes_on && !ranks.over.load(Ordering::Acquire) {
-                goes_on = receive();
+            let mut hint_sequential = true;
+            while hint_sequential && !ranks.over.load(Ordering::Acquire) {
+                hint_sequential = receive();
             }
         };
         if !self.leads() {
@@ -248,7 +248,7 @@ impl Ranks {
             Message::Done { lease, touched } => {
                 cx.sched.end_outside(lease, Reply::Done { touched });
             }
-            Message::Landed { lease, receipts, done } => self.chunks_landed(cx, lease, receipts, done),
+            Message::WriteOutcome { lease, receipts, done } => self.chunks_landed(cx, lease, receipts, done),
             Message::Records(pile, records) => {
                 let into = match pile {
                     Pile::Linked => &cx.post_pass.linked,

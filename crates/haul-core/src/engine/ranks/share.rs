@@ -114,7 +114,7 @@ impl Ranks {
 
     /// Tells the rank whose file it is what has landed here.
     pub fn landed(&self, cx: &Context, lease: Lease, receipts: Vec<Receipt>, done: bool) {
-        self.send(cx, lease.rank, &Message::Landed { lease: lease.id, receipts, done });
+        self.send(cx, lease.rank, &Message::WriteOutcome { lease: lease.id, receipts, done });
     }
 
     pub(super) fn give_to_waiting(&self, cx: &Context) {

@@ -23,7 +23,7 @@ fn a_record() -> impl Strategy<Value = Record> {
             }
         ),
         (any::<u32>(), any::<u32>(), bytes(), any::<Option<u128>>())
-            .prop_map(|(session, index, tag, hash)| Record::Landed { session, receipt: Receipt { index, tag: tag.into(), hash } }),
+            .prop_map(|(session, index, tag, hash)| Record::WriteOutcome { session, receipt: Receipt { index, tag: tag.into(), hash } }),
         (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(session, index, bytes)| Record::Part { session, index, bytes }),
         any::<u32>().prop_map(|session| Record::Committed { session }),
         any::<u32>().prop_map(|session| Record::Dropped { session }),
@@ -156,7 +156,7 @@ fn a_changed_source_makes_a_session_stale_and_what_nobody_takes_is_left_over() {
 #[test]
 fn a_short_last_chunk_counts_as_the_bytes_it_has() {
     let open = Record::Opened { session: 0, path: b"f".to_vec(), stamp: stamp(1050), chunk: 100, token: token("t") };
-    let landed = |index| Record::Landed { session: 0, receipt: receipt(index) };
+    let landed = |index| Record::WriteOutcome { session: 0, receipt: receipt(index) };
     assert_eq!(fold(&log(&[open.clone(), landed(10), landed(2)])).sessions[&0].bytes(), 150);
     assert_eq!(fold(&log(&[open, landed(2)])).sessions[&0].bytes(), 100);
 }
@@ -165,7 +165,7 @@ fn a_short_last_chunk_counts_as_the_bytes_it_has() {
 fn what_landed_of_a_chunk_counts_until_all_of_it_has_or_another_machine_went_on() {
     let open = Record::Opened { session: 0, path: b"f".to_vec(), stamp: stamp(1050), chunk: 100, token: token("t") };
     let part = |index, bytes| Record::Part { session: 0, index, bytes };
-    let landed = |index| Record::Landed { session: 0, receipt: receipt(index) };
+    let landed = |index| Record::WriteOutcome { session: 0, receipt: receipt(index) };
     let parts = |records: &[Record]| {
         let fold = fold(&log(records));
         (fold.sessions[&0].landed.parts().collect::<Vec<_>>(), fold.sessions[&0].bytes())
@@ -180,7 +180,7 @@ fn what_landed_of_a_chunk_counts_until_all_of_it_has_or_another_machine_went_on(
 #[test]
 fn a_second_write_under_one_token_inherits_nothing() {
     let open = |session| Record::Opened { session, path: b"f".to_vec(), stamp: stamp(10), chunk: 1, token: token("t") };
-    let records = [begun(BOOT), open(0), Record::Landed { session: 0, receipt: receipt(0) }, open(1)];
+    let records = [begun(BOOT), open(0), Record::WriteOutcome { session: 0, receipt: receipt(0) }, open(1)];
     let fold = fold(&log(&records));
     assert_eq!(fold.sessions.keys().collect::<Vec<_>>(), [&1]);
     assert_eq!(fold.sessions[&1].landed.count(), 0);
@@ -193,7 +193,7 @@ fn a_large_file_costs_a_few_bits_a_chunk() {
     fold.apply(begun(BOOT));
     fold.apply(Record::Opened { session: 0, path: b"f".to_vec(), stamp: stamp(1 << 40), chunk: 1 << 24, token: token("t") });
     for index in (0..chunks).rev() {
-        fold.apply(Record::Landed { session: 0, receipt: receipt(index) });
+        fold.apply(Record::WriteOutcome { session: 0, receipt: receipt(index) });
     }
     let session = &fold.sessions[&0];
     assert_eq!((session.landed.count(), session.bytes()), (u64::from(chunks), 1 << 40));

@@ -104,7 +104,7 @@ fn story() -> Vec<Record> {
         chunk,
         token: token(&format!("t{session}")),
     };
-    let landed = |session, index| Record::Landed { session, receipt: receipt(index) };
+    let landed = |session, index| Record::WriteOutcome { session, receipt: receipt(index) };
     let intent = |bundle, dir: &str, leaves: &[&str]| Record::Intent {
         bundle,
         dir: dir.into(),
@@ -116,7 +116,7 @@ fn story() -> Vec<Record> {
         landed(0, 3),
         intent(0, "a", &["s", "t", "u"]),
         intent(1, "", &["v"]),
-        Record::Landed { session: 0, receipt: Receipt { index: 9, tag: b"etag"[..].into(), hash: Some(u128::MAX) } },
+        Record::WriteOutcome { session: 0, receipt: Receipt { index: 9, tag: b"etag"[..].into(), hash: Some(u128::MAX) } },
         Record::Placed { bundle: 1 },
         begun(BOOT),
         landed(0, 9),

@@ -251,6 +251,6 @@ fn the_hook_sees_every_record_written() {
     journal.committed(session);
     let seen = seen.lock().unwrap();
     assert_eq!(seen.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(seen[1].1, Record::Landed { session, receipt: receipt(0) });
+    assert_eq!(seen[1].1, Record::WriteOutcome { session, receipt: receipt(0) });
     assert_eq!(seen[2].1, Record::Committed { session });
 }

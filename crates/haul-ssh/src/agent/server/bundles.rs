@@ -66,7 +66,7 @@ pub fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_
     spent(to, &bundle);
     for item in &bundle.items {
         match &item.outcome {
-            Outcome::Landed(landed) => to.byte(0).landed(landed),
+            Outcome::Written(landed) => to.byte(0).landed(landed),
             Outcome::Failed(e) => to.byte(1).error(e),
             _ => to.byte(1).error(&Error::new(ErrorKind::Other, "write").because("no result was reported for it")),
         };

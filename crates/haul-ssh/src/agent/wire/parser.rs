@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, Remedy, Result};
-use haul_core::store::{Caps, Landed, Receipt, Space, Volume, WriteStyle, time_range};
+use haul_core::store::{Caps, Receipt, Space, Volume, WriteOutcome, WriteStyle, time_range};
 use haul_core::varint;
 
 use super::codes::{TIME_RANGES, error_from, kind_from, proof_from};
@@ -167,8 +167,8 @@ impl<'a> Parser<'a> {
         if self.flag()? { self.error().map(Err) } else { value(self).map(Ok) }
     }
 
-    pub fn landed(&mut self) -> Result<Landed> {
-        Ok(Landed { refused: self.mask()?, ino: self.number()? })
+    pub fn landed(&mut self) -> Result<WriteOutcome> {
+        Ok(WriteOutcome { refused: self.mask()?, ino: self.number()? })
     }
 
     pub fn receipts(&mut self) -> Result<Vec<Receipt>> {

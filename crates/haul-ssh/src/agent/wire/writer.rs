@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp, Time, Xattrs, check_leaf};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Caps, Landed, Receipt, Space, Volume};
+use haul_core::store::{Caps, Receipt, Space, Volume, WriteOutcome};
 use haul_core::varint;
 
 use super::codes::{TIME_RANGES, error_to, kind_to, proof_to};
@@ -193,7 +193,7 @@ impl Writer {
         }
     }
 
-    pub fn landed(&mut self, landed: &Landed) -> &mut Self {
+    pub fn landed(&mut self, landed: &WriteOutcome) -> &mut Self {
         self.mask(landed.refused).number(landed.ino)
     }
 

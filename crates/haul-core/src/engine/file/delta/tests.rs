@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::lock::lock;
 use crate::signature::wire::{self, Incoming};
 use crate::signature::{CdcChunk, HASH, Signature};
-use crate::store::{Chunk, Landed, OnChunks, Receipt, Token};
+use crate::store::{Chunk, OnChunks, Receipt, Token, WriteOutcome};
 
 const MB: u64 = 1 << 20;
 /// A chunk, and so a unit of the letters below.
@@ -109,7 +109,7 @@ impl Sink for Seen {
         Ok(Box::default())
     }
 
-    fn commit(&self, _: &Entry, _: &[Receipt]) -> Result<Landed> {
+    fn commit(&self, _: &Entry, _: &[Receipt]) -> Result<WriteOutcome> {
         unreachable!("it is not committed")
     }
 

@@ -90,7 +90,7 @@ fn a_short_read_at_the_start_of_an_announced_range_requests_what_follows() {
     let store = host.open(path, RootOptions { keep_modes: true, ..RootOptions::default() }).expect("opened");
     let entry = store.stat(&Name::new(&Dir::root(), b"large"), MetaMask::NONE).expect("it is there");
     let source = store.open(&entry, false).expect("opened");
-    source.goes_on(0..8 << 20);
+    source.hint_sequential(0..8 << 20);
     let mut bytes = Vec::new();
     source.read(0..256 << 10).expect("a reader").read_to_end(&mut bytes).expect("answered");
     assert_eq!((bytes.len(), bytes.iter().all(|byte| *byte == 7)), (256 << 10, true));

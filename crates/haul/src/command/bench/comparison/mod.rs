@@ -205,11 +205,12 @@ impl PlannedRun<'_> {
     fn prepare(&self, run: &mut Run) -> Result<Source> {
         let quiet = self.global.quiet;
         if !quiet {
-            let goes_on = match run.samples.len() {
+            let hint_sequential = match run.samples.len() {
                 0 => String::new(),
                 n => format!("; resumes after {n} samples"),
             };
-            let words = format!("samples in {}, seed {}{goes_on}", show(self.keeping.dir.as_os_str().as_bytes()), self.keeping.seed);
+            let words =
+                format!("samples in {}, seed {}{hint_sequential}", show(self.keeping.dir.as_os_str().as_bytes()), self.keeping.seed);
             out::say_plainly(&words);
         }
         let source = self.from.read(self.cancel)?;

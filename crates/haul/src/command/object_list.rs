@@ -10,8 +10,8 @@ use haul_s3::inventory::{Line, Object, Upload, Version};
 
 use super::du::Chosen;
 use super::files::stamp;
+use super::object_usage::{admits, admits_dir};
 use super::scope::Scope;
-use super::weigh::{admits, admits_dir};
 use crate::open::Argument;
 use crate::render::listing::{self, Listed};
 use crate::units;

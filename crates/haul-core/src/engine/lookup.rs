@@ -14,8 +14,8 @@ use crate::store::Found;
 use crate::tune::Op;
 
 use super::context::Context;
-use super::planned::{Plans, plan_one, sort_out};
 use super::references;
+use super::route_plan::{Plans, plan_one, sort_out};
 use super::task::{DestinationState, Name as Named};
 use super::tries::{look_up, retry};
 

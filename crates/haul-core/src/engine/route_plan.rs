@@ -10,7 +10,7 @@ use crate::job::{Mode, Pick};
 use crate::option_set::OptionSet;
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Planned};
-use crate::store::{Found, WriteStyle, admits, tells};
+use crate::store::{Found, WriteStyle, check_destination, check_source};
 
 use super::aliases::{is_by_itself, is_one_file, link, link_later};
 use super::context::{Context, SMALL};
@@ -78,8 +78,8 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, mut entry: Entry, target: Opt
     }
     let op = if cx.job.mode == Mode::Check { "check" } else { "create" };
     let renamed = cx.job.rename.is_some().then(|| Entry { name: cx.target_name(&entry.name), ..entry.clone() });
-    let admitted = || admits(cx.target().caps(), renamed.as_ref().unwrap_or(&entry), op);
-    if let Err(e) = tells(cx.source(work).caps(), &entry, op).and_then(|()| admitted()) {
+    let admitted = || check_destination(cx.target().caps(), renamed.as_ref().unwrap_or(&entry), op);
+    if let Err(e) = check_source(cx.source(work).caps(), &entry, op).and_then(|()| admitted()) {
         plans.next.done += 1;
         return cx.out.fail(&e, entry.kind);
     }
@@ -321,11 +321,11 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             plans.keep(cx, step.why, &entry);
             plans.next.effects.push(Effect::RemoveSource(entry));
         }
-        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.target().refreshes() => {
+        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.target().has_options() => {
             plans.next.small.push(small(entry, Step { act: Act::SetMeta, why: Why::Same }));
         }
         // Also in a dry run: what it lacks is asked for.
-        Act::SetMeta if entry.kind == Kind::File && cx.target().refreshes() => plans.next.small.push(small(entry, step)),
+        Act::SetMeta if entry.kind == Kind::File && cx.target().has_options() => plans.next.small.push(small(entry, step)),
         Act::Keep => {
             plans.next.done += 1;
             cx.out.left_behind(entry.kind);

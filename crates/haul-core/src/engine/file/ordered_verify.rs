@@ -27,13 +27,13 @@ pub struct Shown {
 /// The chunk size at which most of what is read needs no second look.
 pub fn fitting(asked: u64, source: &dyn Source, reads_back: bool) -> u64 {
     let most = if reads_back { asked } else { asked.max(STRETCH_MOST) };
-    source.stretch().filter(|stretch| (1..=most).contains(stretch)).map_or(asked, |stretch| asked.div_ceil(stretch) * stretch)
+    source.checksum_block().filter(|stretch| (1..=most).contains(stretch)).map_or(asked, |stretch| asked.div_ceil(stretch) * stretch)
 }
 
 /// Whether the file has to be read by one worker from its start to its end.
 pub fn is_in_order(source: &dyn Source, sink: &dyn Sink, chunk: u64) -> bool {
-    let fits = source.stretch().is_some_and(|stretch| chunk.is_multiple_of(stretch));
-    !fits && sink.fd().is_none() && source.gap().is_some()
+    let fits = source.checksum_block().is_some_and(|stretch| chunk.is_multiple_of(stretch));
+    !fits && sink.fd().is_none() && source.unverified().is_some()
 }
 
 impl Shown {
@@ -43,7 +43,7 @@ impl Shown {
 
     /// A chunk has landed. What comes back is how long showing took: hashing.
     pub fn landed(&self, meter: &Meter, chunk: &Chunk, source: &dyn Source, sink: &dyn Sink) -> Result<Duration> {
-        if source.gap().is_none() {
+        if source.unverified().is_none() {
             return Ok(Duration::ZERO);
         }
         self.landed.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk.index);
@@ -71,7 +71,7 @@ impl Shown {
         let mut staged = None;
         let mut buffer = Vec::new();
         let mut spent = Duration::ZERO;
-        while let Some(gap) = source.gap() {
+        while let Some(gap) = source.unverified() {
             let until = self.end_of_landed(gap.start).min(gap.end);
             if until <= gap.start {
                 break;
@@ -90,7 +90,7 @@ impl Shown {
                     return Err(Error::new(ErrorKind::Corrupt, "read back").because("the staging file became shorter"));
                 }
                 let began = Instant::now();
-                source.show(at, &buffer[..count]);
+                source.feed_verifier(at, &buffer[..count]);
                 spent += began.elapsed();
                 meter.read(count as u64);
                 at += count as u64;

@@ -11,7 +11,7 @@ use crate::schedule::{DirWork, PendingDir};
 use super::context::Context;
 use super::dirs::{enter_now, fresh_target, top};
 use super::names::push;
-use super::planned::first_attributes;
+use super::route_plan::first_attributes;
 use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
