@@ -26,7 +26,7 @@ import time
 # The programs that take longest, longest first: what starts last should be short. The others follow in any order.
 LONG = ["s3", "ssh", "agent", "engine", "slurm", "job", "resume", "ftp", "suite_ftp", "it", "gridftp", "suite_local", "suite_s3", "suite_sftp"]
 # What they find are rates and what limits a run, with processors of their own: one at a time, when all others are done.
-ALONE = ["why", "bench_net", "bench_sweep", "bench_files", "link"]
+ALONE = ["why", "bench_net", "bench_files", "link"]
 # No program takes a fifth of it on a machine that does nothing else.
 LONGEST_SECONDS = 2400
 # So many failures of a busy machine are run again. More have another cause.

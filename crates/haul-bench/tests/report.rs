@@ -168,13 +168,6 @@ fn directions_have_each_their_best_number_of_streams() {
 }
 
 #[test]
-fn the_tuner_is_compared_with_the_best_fixed_point() {
-    let text = text(&generated::sweep());
-    says(&text, "Put (from here): best fixed point: 8 streams, chunks of 4 MiB, 4 logins, 624 MiB/s.");
-    says(&text, "haul's own choice: 565 MiB/s, 91 % of the best speed.");
-}
-
-#[test]
 fn directories_of_their_own_make_the_difference() {
     let text = text(&generated::files());
     says(&text, "Create, files of 4 KiB: 1,939 operations/s at best, with 32 threads, own directories.");

@@ -50,9 +50,9 @@ fn of<'v>(document: &'v Value, name: &str) -> &'v Value {
 #[test]
 fn real_tools_copy_right_and_nothing_is_left() {
     let world = World::new();
-    let ended = world.ends(0, "--json --repeat 2 --warmup 1 --tools haul,cp,rsync,tar --extrapolate 13TB src dst");
+    let ended = world.ends(0, "--json --repeat 2 --warmup 1 --tools haul,cp,rsync,tar -j 1,2 --extrapolate 13TB src dst");
     let document = document(&ended);
-    for tool in ["haul", "cp", "rsync", "tar"] {
+    for tool in ["haul", "haul -j 1", "haul -j 2", "cp", "rsync", "tar"] {
         let row = of(&document, tool);
         assert_eq!((&row["ok"], &row["ranked"]), (&Value::from(2), &Value::from(true)), "{row}");
         let kept = row["more"]["kept"].as_str().expect("text");
@@ -66,14 +66,14 @@ fn real_tools_copy_right_and_nothing_is_left() {
     let run = PathBuf::from(document["run"].as_str().expect("a path"));
     assert_eq!(world.entries(&run), ["report.html", "run.json", "samples.csv", "samples.jsonl"]);
     let (page, samples) = (world.text(run.join("report.html")), world.text(run.join("samples.jsonl")));
-    assert!(["\"cp\",\"-q\"", "rsync\",\"-rlpt", "-xpf\",\"-"].iter().all(|words| samples.contains(words)), "{samples}");
+    assert!(["\"cp\",\"-q\",\"-j\",\"2\"", "rsync\",\"-rlpt", "-xpf\",\"-"].iter().all(|words| samples.contains(words)), "{samples}");
     for words in
         ["Time for 13TB", "assumes constant throughput", "Every copy was compared with the source", "Also preserved", "mode, mtime"]
     {
         assert!(page.contains(words), "{words}");
     }
     let csv = world.text(run.join("samples.csv"));
-    assert_eq!(csv.lines().count(), 1 + 4 * 3, "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 6 * 3, "{csv}");
     assert!(ended.err.lines().all(|line| line.len() <= 80 || line.contains('/')), "{}", ended.err);
 }
 

@@ -35,7 +35,7 @@ impl Words {
 }
 
 /// All that a table may ask for.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
     "src",
     "parent",
     "name",
@@ -55,6 +55,7 @@ pub const NAMES: [&str; 21] = [
     "region",
     "origin",
     "threads",
+    "workers",
     "haul",
     "haul_options",
 ];

@@ -55,7 +55,7 @@ impl Remote<'_> {
             Remote::Ftp(..) if plan.small => {
                 let e =
                     Error::new(ErrorKind::Unsupported, "measure").because("by FTP one transfer goes on and on, which is not small files");
-                Err(e.hint("omit --small; `haul bench sweep` measures small files with an FTP server"))
+                Err(e.hint("omit --small; `haul bench compare` measures small files with an FTP server"))
             }
             Remote::Sftp(_) => Ok(()),
             Remote::Ftp(host, dir) => {

@@ -62,7 +62,6 @@ pub enum Kind {
     #[default]
     Files,
     Net,
-    Sweep,
     Compare,
 }
 
@@ -71,7 +70,6 @@ impl Kind {
         match self {
             Kind::Files => "files",
             Kind::Net => "net",
-            Kind::Sweep => "sweep",
             Kind::Compare => "compare",
         }
     }
@@ -186,7 +184,12 @@ impl Run {
 pub fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
     let corrupt = |path: &Path, reason: String| Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because(reason);
     let path = dir.join("run.json");
-    let header: Header = serde_json::from_slice(&slurp(&path)?).map_err(|e| corrupt(&path, e.to_string()))?;
+    let value: Value = serde_json::from_slice(&slurp(&path)?).map_err(|e| corrupt(&path, e.to_string()))?;
+    if value["kind"] == "sweep" {
+        let e = corrupt(&path, "a run of haul bench sweep, which this haul cannot show".into());
+        return Err(e.hint("`haul bench compare -j N,N,...` compares numbers of workers"));
+    }
+    let header: Header = serde_json::from_value(value).map_err(|e| corrupt(&path, e.to_string()))?;
     if header.version != VERSION {
         return Err(corrupt(&path, format!("a run of version {}; this haul reads version {VERSION}", header.version)));
     }
@@ -342,6 +345,8 @@ mod tests {
         assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
         fs::write(dir.path().join("run.json"), "{}").unwrap();
         assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+        fs::write(dir.path().join("run.json"), "{\"kind\": \"sweep\"}").unwrap();
+        assert!(read(dir.path()).unwrap_err().to_string().contains("a run of haul bench sweep"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) 
     let choice: &[Metric] = match kind {
         Kind::Compare => &[Metric::Seconds],
         Kind::Files => &[Metric::Operations, Metric::Files, Metric::Rate],
-        Kind::Net | Kind::Sweep => &[Metric::Rate, Metric::Operations, Metric::Files],
+        Kind::Net => &[Metric::Rate, Metric::Operations, Metric::Files],
     };
     choice.iter().copied().find(has).unwrap_or(Metric::Seconds)
 }

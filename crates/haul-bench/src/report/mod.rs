@@ -1,7 +1,7 @@
 //! Reports of runs: a page for a browser, text for a terminal, numbers for programs.
 //!
 //! ```text
-//! (Header, samples) -> points -> Document (files | net, sweep | compare) -> page (HTML) | lines (text)
+//! (Header, samples) -> points -> Document (files | net | compare) -> page (HTML) | lines (text)
 //!                             -> change (two runs)                       -> summary (JSON)
 //! ```
 //!
@@ -100,7 +100,6 @@ fn describe(header: &Header, samples: &[Sample]) -> Document {
     let what = match header.kind {
         Kind::Files => "File operations",
         Kind::Net => "Network throughput",
-        Kind::Sweep => "Workers and chunk sizes",
         Kind::Compare => "Tool comparison",
     };
     let places: Vec<&str> = header.places.iter().map(|place| place.address.as_str()).filter(|address| !address.is_empty()).collect();
@@ -116,7 +115,6 @@ fn describe(header: &Header, samples: &[Sample]) -> Document {
         match header.kind {
             Kind::Files => files::describe(&all, &mut document),
             Kind::Net => streams::net(&all, &mut document),
-            Kind::Sweep => streams::sweep(&all, &mut document),
             Kind::Compare => compare::describe(header, &all, &mut document),
         }
     }

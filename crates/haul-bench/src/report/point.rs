@@ -173,9 +173,9 @@ impl<'a> Point<'a> {
         self.factors.get(factor).map_or(String::new(), |value| factor_value(factor, value))
     }
 
-    /// All factors but these: `16 streams, chunk 4 MiB, out`.
+    /// All factors but these: `out, 16 streams`.
     pub fn described(&self, without: &[&str]) -> String {
-        let first = ["operation", "direction", "threads", "streams", "chunk", "concurrency", "logins"];
+        let first = ["operation", "direction", "threads", "streams"];
         let rest = self.factors.keys().map(String::as_str).filter(|name| !first.contains(name));
         let names = first.into_iter().chain(rest).filter(|name| !without.contains(name));
         let words: Vec<String> = names.filter_map(|name| Some(factor_words(name, self.factors.get(name)?))).collect();
@@ -203,7 +203,6 @@ pub fn factor_name(name: &str) -> String {
     match name {
         "same_dir" => "same directory".into(),
         "file_count" => "files per thread".into(),
-        "chunk" => "chunk size".into(),
         _ => name.replace('_', " "),
     }
 }
@@ -214,7 +213,7 @@ pub fn factor_title(name: &str) -> String {
 }
 
 pub fn factor_value(name: &str, value: &Value) -> String {
-    let sized = ["size", "bytes", "chunk", "record"].iter().any(|word| name.contains(word));
+    let sized = ["size", "bytes", "record"].iter().any(|word| name.contains(word));
     match (value, number(value)) {
         (_, Some(bytes)) if sized => Unit::Bytes.show(bytes),
         (Value::Number(_), Some(n)) => crate::plot::unit::digits(n),
@@ -231,9 +230,8 @@ pub fn factor_words(name: &str, value: &Value) -> String {
         ("same_dir", "Y") => "one shared directory".into(),
         ("same_dir", "N") => "own directories".into(),
         ("file_size", _) => format!("files of {shown}"),
-        ("chunk", _) => format!("chunks of {shown}"),
-        ("streams" | "threads" | "logins", "1") => format!("1 {}", name.trim_end_matches('s')),
-        ("streams" | "threads" | "logins", _) => format!("{shown} {name}"),
+        ("streams" | "threads", "1") => format!("1 {}", name.trim_end_matches('s')),
+        ("streams" | "threads", _) => format!("{shown} {name}"),
         ("direction" | "operation", _) => shown,
         _ => format!("{} {shown}", factor_name(name)),
     }
@@ -278,7 +276,7 @@ pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
 }
 
 /// The order of the rows; other factors come behind these, then threads and streams, which vary fastest.
-const ORDER: [&str; 7] = ["operation", "direction", "file_size", "same_dir", "logins", "concurrency", "chunk"];
+const ORDER: [&str; 4] = ["operation", "direction", "file_size", "same_dir"];
 
 fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
     let rest = || a.factors.keys().chain(b.factors.keys()).map(String::as_str);

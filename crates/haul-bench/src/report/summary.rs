@@ -4,22 +4,18 @@ use serde_json::{Map, Value, json};
 
 use super::change::{Change, compare_runs};
 use super::point::{Metric, Point, points};
-use super::verdict::{Lead, beside};
-use super::{Record, compare, pairs, streams};
+use super::verdict::beside;
+use super::{Record, compare, pairs};
 use crate::record::{Header, Kind, Sample};
 use crate::stats::{Difference, Summary};
 
-/// A run's points with their medians. Runs in which contenders compete also have the differences to the baseline: haul (else
-/// the first tool) in a comparison, the best fixed point in a sweep.
+/// A run's points with their medians. A comparison also has the differences to the
+/// baseline: haul, else the first tool.
 pub fn summary(header: &Header, samples: &[Sample]) -> Value {
     let all = points(samples);
     let all: Vec<&Point<'_>> = all.iter().collect();
     let baseline = match header.kind {
         Kind::Compare => compare::reference(header, &all),
-        Kind::Sweep => {
-            let fixed: Vec<&Point<'_>> = all.iter().copied().filter(|point| !streams::is_own(point)).collect();
-            Lead::of(&fixed, Metric::Seconds).map(|lead| lead.best)
-        }
         Kind::Files | Kind::Net => None,
     };
     let amount = header.settings.get("extrapolate_bytes").and_then(Value::as_f64);

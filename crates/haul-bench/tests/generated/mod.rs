@@ -64,7 +64,7 @@ pub fn header(kind: Kind) -> Header {
         places: match kind {
             Kind::Files => vec![place("data", "/scratch/me/bench")],
             Kind::Net => vec![Place { role: "destination".into(), address: "cluster.example.org".into(), ..Place::default() }],
-            Kind::Sweep | Kind::Compare => vec![place("source", "/scratch/me/set"), place("destination", "cluster:/project/me/copy")],
+            Kind::Compare => vec![place("source", "/scratch/me/set"), place("destination", "cluster:/project/me/copy")],
         },
         tools: vec![
             Tool { name: "haul".into(), path: "/usr/local/bin/haul".into(), version: Some("haul 0.1.0".into()) },
@@ -281,39 +281,6 @@ pub fn net() -> Made {
     (header(Kind::Net), numbered(samples))
 }
 
-pub fn sweep() -> Made {
-    let mut dice = Dice::new(6);
-    let mut samples = Vec::new();
-    let bytes = 8_589_934_592u64;
-    let point = |streams: Value, chunk: Value, logins: Value, direction: &str| {
-        factors(&[("streams", streams), ("chunk", chunk), ("logins", logins), ("direction", json!(direction))])
-    };
-    for repetition in 1..=5 {
-        for direction in ["put", "get"] {
-            for streams in [1u64, 2, 4, 8, 16] {
-                for chunk in [1u64 << 20, 4 << 20, 16 << 20] {
-                    for logins in [1u64, 4] {
-                        let best = if direction == "put" { 8.0 } else { 4.0 };
-                        let far = ((streams as f64 / best).ln().abs() * 0.6).exp();
-                        let rate = 640e6 / far
-                            * if chunk == 4 << 20 { 1.0 } else { 0.85 }
-                            * if logins == 4 { 1.0 } else { 0.8 }
-                            * dice.jitter(0.08);
-                        let point = point(json!(streams), json!(chunk), json!(logins), direction);
-                        let one = sample(&format!("haul -j {streams} ({direction})"), point, repetition, bytes as f64 / rate, 8, bytes);
-                        let refused = streams == 16 && logins == 4 && direction == "get";
-                        samples.push(if refused { failed(one, Outcome::Failed, "the server allows 10 connections") } else { one });
-                    }
-                }
-            }
-            let seconds = bytes as f64 / (600e6 * dice.jitter(0.06));
-            let own = || json!(haul_bench::sweep::OWN);
-            samples.push(sample(&format!("haul ({direction})"), point(own(), own(), own(), direction), repetition, seconds, 8, bytes));
-        }
-    }
-    (header(Kind::Sweep), numbered(samples))
-}
-
 /// Zeros, holes, no factors, strings for numbers, numbers out of this world, empty names: of every kind.
 pub fn odd(kind: Kind) -> Made {
     let mut samples = Vec::new();
@@ -321,7 +288,6 @@ pub fn odd(kind: Kind) -> Made {
         factors(&[
             ("threads", value.clone()),
             ("streams", value.clone()),
-            ("chunk", value.clone()),
             ("direction", value.clone()),
             ("operation", value.clone()),
             ("file_size", value.clone()),
@@ -370,9 +336,8 @@ pub fn all() -> Vec<(String, Made)> {
         ("compare-one".into(), compare_one()),
         ("files".into(), files()),
         ("net".into(), net()),
-        ("sweep".into(), sweep()),
     ];
-    for kind in [Kind::Files, Kind::Net, Kind::Sweep, Kind::Compare] {
+    for kind in [Kind::Files, Kind::Net, Kind::Compare] {
         out.push((format!("odd-{}", kind.words()), odd(kind)));
         out.push((format!("empty-{}", kind.words()), empty(kind)));
     }

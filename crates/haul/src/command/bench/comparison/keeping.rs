@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::super::runs;
 use super::Origin;
 use crate::flags::Global;
-use crate::flags::bench::comparison::ComparisonFlags;
+use crate::flags::bench::CompareFlags;
 use crate::open;
 
 /// The directory of a run, and the properties that a resumed run keeps.
@@ -28,9 +28,9 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind) -> Keeping {
-        let dir = runs::directory(flags.out.as_deref(), global, kind);
-        let mut header = runs::header(kind);
+    pub fn of(flags: &CompareFlags, global: &Global) -> Keeping {
+        let dir = runs::directory(flags.out.as_deref(), global, Kind::Compare);
+        let mut header = runs::header(Kind::Compare);
         let mut old = BTreeMap::new();
         if let Ok((there, _)) = record::read(&dir) {
             (header.id, old) = (there.id, there.settings);
@@ -40,7 +40,7 @@ impl Keeping {
     }
 
     /// Refuses a run directory that is the source or in it: samples written there would change the source.
-    pub fn apart(&self, from: &Origin, flags: &ComparisonFlags) -> Result<()> {
+    pub fn apart(&self, from: &Origin, flags: &CompareFlags) -> Result<()> {
         if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What compare and sweep share: opening places, the run directory, the rounds, progress.
+//! A comparison: opening places, the run directory, the rounds, progress.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use haul_bench::comparison::{Comparison, Contender, Event, Source, prefix};
 use haul_bench::plot::Unit;
 use haul_bench::process::{Bounds, Group};
-use haul_bench::record::{Header, Kind, Outcome, Place, Run, Sample, Tool};
+use haul_bench::record::{Header, Outcome, Place, Run, Sample, Tool};
 use haul_bench::report::points;
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::bench::comparison::ComparisonFlags;
+use crate::flags::bench::CompareFlags;
 use crate::location::{Location, Scheme};
 use crate::open;
 use crate::render::command_line;
@@ -49,8 +49,6 @@ pub fn listen(cancel: &Cancel) -> Group {
 
 const COMPARED: &str = "every copy was compared with the source: names, types, sizes, contents";
 
-const PICKED: &str = "the best of many points is chosen by these same times, and so looks slightly better than it is";
-
 /// Settings that describe the source.
 const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 
@@ -59,8 +57,7 @@ const CACHES: &str = "caches_before";
 
 /// All that a run is made of.
 pub struct PlannedRun<'a> {
-    pub kind: Kind,
-    pub flags: &'a ComparisonFlags,
+    pub flags: &'a CompareFlags,
     pub global: &'a Global,
     pub keeping: &'a Keeping,
     pub from: &'a Origin,
@@ -173,7 +170,6 @@ impl PlannedRun<'_> {
         notes.extend(in_memory(&places).filter(|_| caches == "dropped").map(|words| format!("caches: {words}")));
         notes.push("times end when the tool exits; they do not include writing to disk".to_string());
         notes.push(COMPARED.to_string());
-        notes.extend((self.kind == Kind::Sweep && self.contenders.len() > 3).then(|| PICKED.to_string()));
         Header { places, tools: self.tools.clone(), settings, notes, ..self.keeping.header.clone() }
     }
 
@@ -294,10 +290,10 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
 }
 
 impl Finished {
-    /// Prints the results; with `--json` as the document `event`.
-    pub fn show(&self, event: &str, global: &Global) -> Result<()> {
+    /// Prints the results; with `--json` as a document.
+    pub fn show(&self, global: &Global) -> Result<()> {
         runs::results(&self.run, global)?;
-        runs::summary(event, &self.run, global)
+        runs::summary("bench-compare", &self.run, global)
     }
 
     /// `Signal` for a run that was stopped, `Partial` if no copy counts.
@@ -312,7 +308,7 @@ impl Finished {
 }
 
 /// The command that resumes a run that was stopped.
-fn how_to_resume(dir: &Path, flags: &ComparisonFlags) -> String {
+fn how_to_resume(dir: &Path, flags: &CompareFlags) -> String {
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| without_password(word.as_bytes())).collect();
     if let Some(first) = words.first_mut() {
         *first = b"haul".to_vec();
