@@ -300,15 +300,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_the_same_whole_or_in_pieces() {
-        let whole = Synthetic::content(b"d0/f0", 0..100);
-        for start in 0..100 {
-            assert_eq!(Synthetic::content(b"d0/f0", start..100), whole[start as usize..]);
-        }
-        assert_ne!(Synthetic::content(b"d0/f1", 0..100), whole);
-    }
-
-    #[test]
     fn a_block_that_repeats_is_the_same_whole_or_in_pieces_and_does_not_shrink() {
         let store = Synthetic::new(1, 1, 3 * BLOCK as u64).repeating();
         let name = Name::parse(&Dir::root(), b"d0/f0").expect("a plain path");

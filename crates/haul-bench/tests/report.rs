@@ -231,18 +231,6 @@ fn what_was_cut_off_is_no_headline_and_unequal_work_has_no_durations() {
     says(&page(&equal), "Duration: Read");
 }
 
-#[test]
-fn settings_are_words_and_units_are_binary() {
-    let (mut header, samples) = cut_off(1.0, false);
-    header.settings = serde_json::from_value(json!({"duration_seconds": null, "file_sizes": [6500], "fsync": false})).unwrap();
-    let page = page(&(header, samples));
-    says(&page, "File sizes</th><td data-name=\"Value\">6.35 KiB</td>");
-    says(&page, "Fsync</th><td data-name=\"Value\">no</td>");
-    for raw in ["duration_seconds", "null", "MB/s", "kB"] {
-        assert!(!page.contains(raw), "{raw}");
-    }
-}
-
 /// As `bench net` keeps them: the round trip is asked by itself, and carries nothing.
 #[test]
 fn a_round_trip_is_no_rate_that_failed() {

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use haul_test::objects::{Minio, Server};
-use haul_test::program::{Ended, Program, Running, until};
+use haul_test::program::{Ended, Running, until};
 use haul_test::sshd::Sshd;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -134,31 +131,6 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
     w.command("file").run().code_of(&[1, 23]).err_has("file: open directory: Not a directory");
 }
 
-#[test]
-fn a_directory_without_permission_says_so() {
-    let w = World::new();
-    let nobody = 65_534;
-    // The program, too, is where nobody may enter.
-    for path in [w.work.parent().expect("it has one").to_path_buf(), w.path(""), w.path("d")] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
-    }
-    let program = w.path("haul");
-    // By another process: one that a test starts meanwhile would hold the copy open for writing, and it could not be run.
-    let copied = Command::new("cp").arg(HAUL).arg(&program).status().expect("cp runs");
-    assert!(copied.success());
-    let mut command = Command::new(&program);
-    fs::create_dir(w.path("everybody")).expect("made");
-    fs::set_permissions(w.path("everybody"), fs::Permissions::from_mode(0o777)).expect("set");
-    command.args(["bench", "files", "--state-dir"]).arg(w.path("everybody")).arg(w.path("d")).env_clear();
-    if fs::metadata("/proc/self").expect("there").uid() == 0 {
-        command.uid(nobody).gid(nobody);
-    } else {
-        fs::set_permissions(w.path("d"), fs::Permissions::from_mode(0o555)).expect("set");
-    }
-    let ran = Program::new(command).ends(23);
-    ran.err_has("make directory: Permission denied").err_has("name a directory that you may write to");
-}
-
 /// Starts a run, and waits until it has made files in `d`.
 fn at_work(w: &World, words: &str) -> Running {
     let mut running = w.command(words).start();
@@ -199,21 +171,6 @@ fn an_interrupted_run_removes_its_files_keeps_its_samples_and_resumes() {
         .map(|sample| format!("{} {} {}", sample["contender"], sample["factors"], sample["repetition"]))
         .collect();
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a sample was taken twice");
-}
-
-#[test]
-fn a_run_directory_has_header_samples_and_table() {
-    let w = World::new();
-    let ran = w.ends(0, "--threads 2 --file-count 20 --operation create,delete --repeat 2 --out run d");
-    assert!(ran.out.contains("(50 %)") && ran.err.contains("report: "), "{}\n{}", ran.out, ran.err);
-    let header: Value = serde_json::from_slice(&fs::read(w.path("run/run.json")).expect("a header")).expect("JSON");
-    assert_eq!((&header["kind"], &header["settings"]["file_count"], header["ended"].is_string()), (&"files".into(), &20.into(), true));
-    assert_eq!(header["places"][0]["address"], "d");
-    assert!(fs::read_to_string(w.path("run/report.html")).expect("a report").contains("</html>"));
-    assert_eq!(fs::read_to_string(w.path("run/samples.csv")).expect("a table").lines().count(), 5);
-    let again = w.ends(23, "--threads 2 --file-count 20 --operation create,delete --repeat 2 --out run d");
-    assert!(again.err.contains("the directory has a complete run"), "{}", again.err);
-    assert_eq!(w.names(), [""; 0]);
 }
 
 #[test]

@@ -57,22 +57,3 @@ pub fn room(plan: &Plan, top: BorrowedFd<'_>, standing: &Standing) -> Result<()>
 }
 
 const SMALLER: &str = "--scale N makes the data set N times smaller; nothing was created";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_same_set_is_admitted() {
-        let of = |change: &dyn Fn(&mut Standing)| {
-            let mut standing = Standing::default();
-            change(&mut standing);
-            [admit(&standing, false).is_ok(), admit(&standing, true).is_ok()]
-        };
-        assert_eq!(of(&|_| {}), [true, true]);
-        assert_eq!(of(&|s| (s.dirs, s.begun) = (5, 1)), [true, true]);
-        assert_eq!(of(&|s| (s.complete, s.foreign) = (5, 1)), [false, true]);
-        assert_eq!(of(&|s| (s.complete, s.other) = (5, 1)), [false, false]);
-        assert_eq!(of(&|s| s.foreign = 1), [false, true]);
-    }
-}

@@ -150,18 +150,6 @@ mod tests {
     }
 
     #[test]
-    fn other_files_and_places_are_other_bytes() {
-        let content = Content::new(0, 0);
-        let of = |seed, at| {
-            let mut bytes = [0; 4096];
-            content.fill(seed, at, &mut bytes);
-            bytes
-        };
-        assert_ne!(of(1, 0), of(2, 0));
-        assert_ne!(of(1, 0), of(1, 4096));
-    }
-
-    #[test]
     fn that_part_compresses() {
         for percent in [0, 25, 50, 75, 90] {
             let mut bytes = vec![0; 1 << 20];

@@ -108,20 +108,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steps_rise_with_the_size(size in 0u64..1 << 62) {
-            prop_assert!(size_step(size) <= size_step(size + 1));
-            if size >= 16 {
-                prop_assert!(size_step(size) < size_step(size + size / 7 + 1));
-            }
-        }
-
-        #[test]
-        fn rows_rise_with_the_crowd(entries in 0u64..1 << 40) {
-            prop_assert!(crowd(entries) <= crowd(entries + 1));
-            prop_assert!(crowd(entries) < crowd(entries * 2 + 1));
-        }
-
-        #[test]
         fn parts_add_up(sizes in prop::collection::vec(0u64..1 << 40, 1..200), count in 1u64..1000) {
             let mut profile = Profile::default();
             sizes.iter().for_each(|size| profile.file(*size));

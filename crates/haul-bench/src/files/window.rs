@@ -205,14 +205,6 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_end_is_the_end() {
-        let window = Window::default();
-        window.close(700);
-        window.close(900);
-        assert_eq!(window.end(), 700);
-    }
-
-    #[test]
     fn a_series_keeps_its_sum_however_long_it_gets() {
         let (mut long, mut short) = (Series::default(), Series::default());
         for second in 0..1000 {

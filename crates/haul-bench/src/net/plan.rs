@@ -125,10 +125,4 @@ mod tests {
         once.dedup();
         assert_eq!(once.len(), 12);
     }
-
-    #[test]
-    fn one_point_needs_no_dice() {
-        let one = Plan { streams: vec![3], directions: vec![Direction::In], repeat: 1, ..plan(0) };
-        assert_eq!(one.points(), [Point { repetition: 1, direction: Direction::In, streams: 3 }]);
-    }
 }

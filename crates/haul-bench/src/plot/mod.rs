@@ -54,15 +54,13 @@ pub enum Body {
     Strips(Vec<Strip>),
 }
 
-/// A line through medians, or a course over time.
+/// A line through medians.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub name: String,
     /// Colour, mark and dash: below `LINES`; the same thing has the same in all plots of a page.
     pub look: usize,
     pub marks: Vec<Mark>,
-    /// Without marks at its points, level between them.
-    pub course: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,19 +103,10 @@ impl Chart {
             Body::Strips(_) => Vec::new(),
         }
     }
-
-    /// The meaning of its marks.
-    pub fn key(&self) -> &'static str {
-        match &self.body {
-            Body::Lines(lines) if lines.iter().any(|line| line.course) => {
-                "Each line is the repetition with the median time, averaged over equal spans."
-            }
-            Body::Lines(_) | Body::Strips(_) => {
-                "Large mark: median. Bar: its confidence interval. Dots: the repetitions. Overlapping points are offset."
-            }
-        }
-    }
 }
+
+/// The meaning of the marks.
+pub const KEY: &str = "Large mark: median. Bar: its confidence interval. Dots: the repetitions. Overlapping points are offset.";
 
 /// Shortened in the middle to at most `most` characters.
 pub fn shortened(text: &str, most: usize) -> String {

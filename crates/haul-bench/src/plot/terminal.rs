@@ -132,7 +132,7 @@ fn of_lines(chart: &Chart, lines: &[Line], width: usize, unicode: bool) -> Strin
                 let x = (x0 as f64 + (x1 as f64 - x0 as f64) * part).round() as usize;
                 let y = (y0 as f64 + (y1 as f64 - y0 as f64) * part).round() as usize;
                 if field[y][x] == ' ' {
-                    field[y][x] = if line.course { mark } else { joint };
+                    field[y][x] = joint;
                 }
             }
         }

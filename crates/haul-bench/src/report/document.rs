@@ -26,16 +26,10 @@ pub struct Section {
     pub title: String,
     pub paragraphs: Vec<String>,
     pub tables: Vec<Table>,
-    pub charts: Vec<Drawn>,
+    /// One is as wide as the page, several are placed in pairs.
+    pub charts: Vec<Chart>,
     /// Part of the page only, not of the text on a terminal.
     pub page_only: bool,
-}
-
-#[derive(Clone, Debug)]
-pub struct Drawn {
-    pub chart: Chart,
-    /// As wide as the page.
-    pub wide: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -185,9 +179,7 @@ impl Section {
     }
 
     /// Adds a chart unless there is nothing to draw.
-    pub fn draw(&mut self, chart: impl Into<Option<Chart>>, wide: bool) {
-        if let Some(chart) = chart.into().filter(|chart| !chart.is_empty()) {
-            self.charts.push(Drawn { chart, wide });
-        }
+    pub fn draw(&mut self, chart: Chart) {
+        self.charts.extend(Some(chart).filter(|chart| !chart.is_empty()));
     }
 }

@@ -66,10 +66,9 @@ pub fn results(header: &Header, samples: &[Sample], width: usize) -> String {
 
 /// The plots of the page, in at most `width` columns; in ASCII where not `unicode`.
 pub fn plots(runs: &[Record], width: usize, unicode: bool) -> String {
-    let drawn = |(header, samples): &Record| describe(header, samples).sections.into_iter().flat_map(|section| section.charts);
+    let charts = |(header, samples): &Record| describe(header, samples).sections.into_iter().flat_map(|section| section.charts);
     let by_size = sizes::section(runs).into_iter().flat_map(|section| section.charts);
-    let all: Vec<String> =
-        by_size.chain(runs.iter().flat_map(drawn)).map(|drawn| crate::plot::terminal(&drawn.chart, width, unicode)).collect();
+    let all: Vec<String> = by_size.chain(runs.iter().flat_map(charts)).map(|chart| crate::plot::terminal(&chart, width, unicode)).collect();
     all.join("\n")
 }
 

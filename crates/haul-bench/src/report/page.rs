@@ -4,9 +4,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::document::{Document, Drawn, Section, Table};
+use super::document::{Document, Section, Table};
 use super::point::capital;
 use crate::plot::svg::{escape, swatch};
+use crate::plot::{Chart, KEY};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -93,34 +94,22 @@ fn section(section: &Section, id: &str) -> String {
     for paragraph in &section.paragraphs {
         out += &format!("<p>{}</p>\n", escape(paragraph));
     }
-    // Plots of half the width are placed in pairs.
-    let (wide, half): (Vec<&Drawn>, Vec<&Drawn>) = section.charts.iter().partition(|drawn| drawn.wide);
-    if !half.is_empty() {
+    if !section.charts.is_empty() {
         out += "<div class=\"pair\">\n";
-        for (at, drawn) in half.iter().enumerate() {
-            out += &figure(drawn, &format!("{id}h{at}"));
+        for (at, chart) in section.charts.iter().enumerate() {
+            out += &figure(chart, section.charts.len() == 1, &format!("{id}c{at}"));
         }
         out += "</div>\n";
-    }
-    let mut wide = wide.into_iter().enumerate();
-    // The main plot, the numbers, then the details.
-    if half.is_empty()
-        && let Some((at, drawn)) = wide.next()
-    {
-        out += &figure(drawn, &format!("{id}w{at}"));
     }
     for table in &section.tables {
         out += &table_of(table);
     }
-    for (at, drawn) in wide {
-        out += &figure(drawn, &format!("{id}w{at}"));
-    }
     out + "</section>\n"
 }
 
-fn figure(drawn: &Drawn, id: &str) -> String {
-    let chart = &drawn.chart;
-    let mut out = format!("<figure class=\"{}\">\n<h3>{}</h3>\n", if drawn.wide { "wide" } else { "half" }, escape(&chart.title));
+fn figure(chart: &Chart, wide: bool, id: &str) -> String {
+    let (class, width) = if wide { ("wide", WIDE) } else { ("half", HALF) };
+    let mut out = format!("<figure class=\"{class}\">\n<h3>{}</h3>\n", escape(&chart.title));
     let legend = chart.legend();
     if !legend.is_empty() {
         out += "<ul class=\"legend\">";
@@ -129,10 +118,9 @@ fn figure(drawn: &Drawn, id: &str) -> String {
         }
         out += "</ul>\n";
     }
-    let width = if drawn.wide { WIDE } else { HALF };
     out += &format!("<div class=\"large\">{}</div>\n", crate::plot::svg(chart, &format!("{id}l"), width));
     out += &format!("<div class=\"small\">{}</div>\n", crate::plot::svg(chart, &format!("{id}s"), NARROW));
-    out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(chart.key()))
+    out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(KEY))
 }
 
 fn table_of(table: &Table) -> String {

@@ -140,13 +140,6 @@ impl<'a> Point<'a> {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// The repetition with the median time among those that have what `has` asks for.
-    pub fn typical(&self, has: impl Fn(&Sample) -> bool) -> Option<&'a Sample> {
-        let mut with: Vec<&Sample> = self.samples.iter().copied().filter(|s| s.counts() && has(s)).collect();
-        with.sort_by(|a, b| a.seconds.unwrap_or(f64::MAX).total_cmp(&b.seconds.unwrap_or(f64::MAX)));
-        with.get(with.len().saturating_sub(1) / 2).copied()
-    }
-
     /// The first text of this name among the other results of the samples that count.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.samples.iter().filter(|s| s.counts()).find_map(|s| s.more.get(name)?.as_str())

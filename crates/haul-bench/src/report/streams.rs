@@ -1,12 +1,12 @@
 //! `haul bench net`: rates against streams, in each direction.
 
 use super::document::{Document, Rows, Section, Table};
-use super::figure::{Row, against, courses, lines_of, peak, strips, with_missing};
+use super::figure::{against, lines_of, peak, with_missing};
 use super::point::{Metric, Point, capital, factor_title, factors, grouped};
 use super::verdict::{ranked, troubles};
 use crate::net::{Limit, ROUND_TRIP};
+use crate::plot::Unit;
 use crate::plot::unit::digits;
-use crate::plot::{LINES, Unit};
 
 const RATE: Metric = Metric::Rate;
 
@@ -42,13 +42,8 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     let mut section = Section::titled("Streams and directions");
     let lines = lines_of(&groups, "streams", RATE, &line_name);
     let caption = with_missing(sentences.join(" "), points);
-    section.draw(against("Rate against streams", caption, "streams", RATE, lines), true);
+    section.draw(against("Rate against streams", caption, "streams", RATE, lines));
     section.tables.push(net_table(points));
-    let rows: Vec<Row<'_, '_>> =
-        groups.iter().enumerate().flat_map(|(look, group)| group.iter().map(move |p| (p.described(&[]), look, *p))).collect();
-    section.draw(strips("Each repetition", "Direction, streams", &rows, RATE, "further right is better"), true);
-    let best = groups.iter().enumerate().filter_map(|(look, group)| ranked(group, RATE).first().map(|p| (p.described(&[]), look, *p)));
-    section.draw(courses("Rate over time, with the best number of streams", &best.take(LINES).collect::<Vec<_>>()), true);
     document.sections.push(section);
 }
 
