@@ -22,16 +22,13 @@ pub struct Discard {
     device: Option<Device>,
 }
 
-/// Counts so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Files committed, one by one or in bundles.
     pub files: AtomicU64,
     pub bytes: AtomicU64,
     pub dirs: AtomicU64,
-    /// Links and special files.
     pub nodes: AtomicU64,
-    /// Bundles taken.
     pub bundles: AtomicU64,
     /// Names looked up, listings aside.
     pub lookups: AtomicU64,

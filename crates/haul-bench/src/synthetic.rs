@@ -41,7 +41,6 @@ pub struct Synthetic {
     place: Place,
 }
 
-/// What the files hold.
 #[derive(Debug)]
 enum Holds {
     /// Bytes that depend on the path.
@@ -210,9 +209,7 @@ impl Store for Synthetic {
     }
 }
 
-/// Where the bytes of a file come from.
 enum Content {
-    /// Its seed.
     Own(u64),
     Block(Arc<[u8]>),
     Device(Stream),
@@ -297,25 +294,5 @@ mod tests {
             let name = Name::parse(&Dir::root(), absent.as_bytes()).expect("a plain path");
             assert_eq!(store.stat(&name, MetaMask::NONE).map_err(|e| e.kind()).err(), Some(ErrorKind::NotFound), "{absent}");
         }
-    }
-
-    #[test]
-    fn a_block_that_repeats_is_the_same_whole_or_in_pieces_and_does_not_shrink() {
-        let store = Synthetic::new(1, 1, 3 * BLOCK as u64).repeating();
-        let name = Name::parse(&Dir::root(), b"d0/f0").expect("a plain path");
-        let source = store.reopen(&name).expect("it is there");
-        let read = |at: Range<u64>| {
-            let mut bytes = Vec::new();
-            source.read(at).expect("it can be read").read_to_end(&mut bytes).expect("nothing fails");
-            bytes
-        };
-        let edge = BLOCK as u64;
-        let whole = read(edge - 1000..edge + 1000);
-        assert_eq!(read(edge - 7..edge + 11), whole[993..1011]);
-        assert_eq!(read(0..1000), whole[1000..]);
-        let mut seen = whole.chunks(8).collect::<Vec<_>>();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 250, "noise");
     }
 }

@@ -59,23 +59,6 @@ fn a_plan_is_what_is_made() {
     world.ends(0, "1000x10MiB,39x1GiB --scale 1000 set").out_has("nothing to create: all 2 files");
 }
 
-#[test]
-fn it_says_what_it_makes_and_what_it_made() {
-    let world = World::new();
-    let Ended { out, err, .. } = world.ends(0, "-n 10x1MiB,500x1KiB --per-dir 100 set");
-    assert!(out.starts_with("creating 510 files (10.5 MiB), 6 directories in set; seed 0\n"), "{out}");
-    assert!(out.ends_with("DRY RUN: nothing was created\n") && out.contains("#") && err.is_empty(), "{out}{err}");
-    assert!(out.lines().all(|line| line.len() <= 80), "{out}");
-    let Ended { out, err, .. } = world.ends(0, "10x1MiB,500x1KiB --per-dir 100 set");
-    let last = out.lines().last().expect("a last line");
-    assert!(
-        last.starts_with("created 510 files, 10.5 MiB, 6 directories in ") && last.ends_with(" files/s") && err.is_empty(),
-        "{out}{err}"
-    );
-    let Ended { out, err, .. } = world.ends(0, "-q 10x1MiB,500x1KiB --per-dir 100 set");
-    assert_eq!((out.as_str(), err.as_str()), ("", ""));
-}
-
 fn entries(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
 }

@@ -86,21 +86,6 @@ fn json_has_standard_output_to_itself() {
 }
 
 #[test]
-fn every_operation_goes_well_where_it_can_be_done() {
-    let w = World::new();
-    let operations = "create,append,overwrite,truncate-overwrite,read,stat,chmod,rename,setxattr,getxattr,symlink,hardlink,mkdir,readdir,\
-                      ls-l,rmdir,delete,delete-renamed";
-    let words = format!(
-        "--json -q --verify-read --fsync --file-size 10K --record-size 3K --file-count 12 --files-per-dir 5 --threads 3 --operation {operations} d"
-    );
-    all_well(&w.ends(0, &words), operations);
-    // The names of smallfile that differ.
-    all_well(&w.ends(0, "--json -q --files 5 --threads 2 --operation ls-l,delete_renamed,cleanup,mkdir d"), "ls-l,delete-renamed,mkdir");
-    all_well(&w.ends(0, "--json -q --file-size 0 --file-count 5 --threads 2 --operation create,read,delete d"), "create,read,delete");
-    assert_eq!(w.names(), [""; 0]);
-}
-
-#[test]
 fn what_makes_no_sense_is_refused_before_anything_is_made() {
     let w = World::new();
     fs::write(w.path("file"), "x").expect("written");

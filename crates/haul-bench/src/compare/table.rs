@@ -5,10 +5,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::words::{Words, fill, fill_text};
 use crate::comparison::Call;
 
-/// The table that is built in.
 pub const BUILT_IN: &str = include_str!("tools.conf");
 
-/// From where to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     LocalLocal,
@@ -71,7 +69,6 @@ impl Case {
     }
 }
 
-/// A tool as the table has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tool {
     pub name: String,
@@ -104,7 +101,6 @@ impl Tool {
         first.chain(&self.needs).map(String::as_str).collect()
     }
 
-    /// Its command as the table has it.
     pub fn template(&self, route: Route, is_dir: bool) -> String {
         let stages = self.stages(route, is_dir).into_iter().flatten();
         stages.map(|stage| stage.join(" ")).collect::<Vec<_>>().join(" | ")

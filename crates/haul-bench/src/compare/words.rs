@@ -23,7 +23,6 @@ impl Words {
         self.0.insert(name, Vec::new());
     }
 
-    /// Every name with a value.
     #[cfg(test)]
     pub fn sample() -> Words {
         let mut words = Words::default();
@@ -34,7 +33,6 @@ impl Words {
     }
 }
 
-/// All that a table may ask for.
 pub const NAMES: [&str; 22] = [
     "src",
     "parent",

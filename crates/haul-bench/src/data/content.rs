@@ -16,12 +16,10 @@ pub const STRIDE: u64 = 64 << 10;
 pub struct Content {
     /// Bytes of each block that do not compress; a multiple of eight.
     noise: u64,
-    /// Percent of the length that is hole.
     holes: u64,
 }
 
 impl Content {
-    /// Percents of 0 to 100.
     pub fn new(compressible: u32, sparse: u32) -> Content {
         let noise = (BLOCK * u64::from(100 - compressible.min(100)) / 100).next_multiple_of(8);
         Content { noise, holes: u64::from(sparse.min(100)) }
@@ -62,7 +60,6 @@ impl Content {
         (stride + phase) * self.holes / 100 - phase * self.holes / 100
     }
 
-    /// Bytes of a file that are not hole.
     pub fn stored(&self, seed: u64, size: u64) -> u64 {
         if self.holes == 0 || size == 0 {
             return size;

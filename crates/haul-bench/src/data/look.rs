@@ -17,7 +17,6 @@ use super::worker::{BUFFER, Batches, Worker, together};
 /// The coarsest times of file systems in use: two seconds (FAT).
 const TIME_GRAIN: i64 = 2;
 
-/// How much of a set is in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Files and links that are as planned, by size and time, not by content.
@@ -30,7 +29,6 @@ pub struct Standing {
     pub begun: u64,
     /// Planned names that something else has, a file of the set that was changed among them.
     pub other: u64,
-    /// Names that are not planned.
     pub foreign: u64,
     /// One of the names that are in the way, below the top.
     pub example: Option<Vec<u8>>,
@@ -56,7 +54,6 @@ impl Standing {
     }
 }
 
-/// The state of an entry's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Absent,

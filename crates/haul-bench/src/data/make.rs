@@ -25,7 +25,6 @@ use super::worker::{BUFFER, Batches, Worker, open_top, together};
 /// Failures that are reported; the others are counted.
 const MOST_FAILURES: usize = 20;
 
-/// How a set is made.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
     pub threads: usize,
@@ -47,10 +46,8 @@ pub struct Tally {
     pub kept: AtomicU64,
 }
 
-/// What a run has made.
 #[derive(Debug)]
 pub struct Made {
-    /// Files and links of this run.
     pub entries: u64,
     pub bytes: u64,
     pub dirs: u64,
@@ -58,7 +55,6 @@ pub struct Made {
     pub kept: u64,
     /// Names that could not be made.
     pub failed: u64,
-    /// The first of them.
     pub failures: Vec<Error>,
     pub elapsed: Duration,
     /// A signal stopped it; all files are complete, and the same call resumes.
@@ -285,7 +281,6 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Length, attributes and time.
     fn finish(&self, fd: &Written, file: &File) -> Result<()> {
         if self.plan.content.ends_in_hole(file.seed, file.size) {
             ftruncate(fd, file.size).map_err(|e| Error::io(e.into(), "set length"))?;

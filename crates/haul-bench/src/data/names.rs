@@ -5,7 +5,6 @@ use super::order::{Order, mix};
 /// The longest name of usual file systems, in bytes.
 const LONGEST: usize = 255;
 
-/// How the names of a set are made.
 #[derive(Clone, Debug)]
 pub struct Names {
     seed: u64,

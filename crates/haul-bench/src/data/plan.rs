@@ -29,10 +29,8 @@ pub struct Options {
     pub odd_names: u32,
 }
 
-/// What a plan comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Regular files.
     pub files: u64,
     pub symlinks: u64,
     /// Further names of files.
@@ -69,7 +67,6 @@ pub enum Kind {
     HardLink(u64),
 }
 
-/// A file or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
     pub kind: Kind,
@@ -160,7 +157,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds up all files.
     fn weigh(&mut self) -> Result<(), String> {
         let (mut totals, mut bins) = (self.totals, [Bin::default(); 65]);
         for file in (0..self.skeleton.entries()).map(|number| self.file(number)).filter(|file| file.kind == Kind::Regular) {

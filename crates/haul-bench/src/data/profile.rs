@@ -100,21 +100,3 @@ impl Profile {
             .collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn parts_add_up(sizes in prop::collection::vec(0u64..1 << 40, 1..200), count in 1u64..1000) {
-            let mut profile = Profile::default();
-            sizes.iter().for_each(|size| profile.file(*size));
-            prop_assert_eq!(profile.sizes(count).iter().map(Law::count).sum::<u64>(), count);
-            let whole = profile.sizes(profile.files);
-            let bytes: u64 = whole.iter().map(|law| (0..law.count()).map(|rank| law.size(rank, 0)).sum::<u64>()).sum();
-            prop_assert_eq!(bytes, profile.bytes);
-        }
-    }
-}

@@ -25,11 +25,9 @@ pub enum Operation {
     /// Makes a directory beside the file.
     Mkdir,
     Rmdir,
-    /// Lists a directory.
     Readdir,
     /// Lists a directory and asks for the attributes of each file.
     LsL,
-    /// Removes the file, renamed or not.
     Delete,
     /// Removes the file after it was renamed.
     DeleteRenamed,
@@ -78,7 +76,6 @@ impl Operation {
         }
     }
 
-    /// Bytes of files pass.
     pub fn moves_bytes(self) -> bool {
         self.writes() || self == Op::Read
     }

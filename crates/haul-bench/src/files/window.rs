@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::histogram::Histogram;
 
-/// Slots of a series.
 const SLOTS: usize = 128;
 /// Width of a slot at first, nanoseconds, as a power of two: 65 µs.
 const NARROW: u32 = 16;
@@ -55,7 +54,6 @@ pub struct Tally {
     pub processor: (f64, f64),
 }
 
-/// The result of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub files: u64,

@@ -4,14 +4,12 @@ use haul_stores::agent::{Load, Streams};
 
 use super::load::{share, ssh_processors};
 
-/// What kept a point from being faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The network, or buffers that let too few bytes be under way on it: no processor was busy.
     Network,
     ProcessorsHere,
     ProcessorsRemote,
-    /// One ssh has one thread for its cipher.
     SshHere,
     SshRemote,
     /// A stream has one thread on each side that seals and opens.

@@ -75,12 +75,10 @@ pub fn round_trips(remote: &Remote<'_>, count: usize, at: String) -> Result<Samp
     })
 }
 
-/// The sample of the round trips.
 pub fn round_trip(samples: &[Sample]) -> Option<&Sample> {
     samples.iter().rfind(|sample| sample.contender == ROUND_TRIP)
 }
 
-/// The counts at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moment {
     /// Since the run began, by the clock here.
@@ -319,7 +317,6 @@ fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Wind
     sample.more = more.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
 }
 
-/// What carries the data, in a word.
 fn route(remote: &Remote<'_>, streams: Streams) -> &'static str {
     match remote {
         Remote::Agent(_) if streams.direct => "direct",

@@ -1,7 +1,7 @@
-//! Plots: one description, drawn as SVG for a page or as text for a terminal.
+//! Plots: one description, drawn as SVG for a page.
 //!
 //! ```text
-//! Chart (title, caption, axes, body) -> ruler (ticks, places) -> svg | terminal
+//! Chart (title, caption, axes, body) -> ruler (ticks, places) -> svg
 //! ```
 //!
 //! A plot shows medians with their intervals and every repetition. Lines differ by colour, mark and dash at once, so
@@ -9,17 +9,14 @@
 
 pub mod ruler;
 pub mod svg;
-pub mod terminal;
 pub mod unit;
 
 pub use svg::svg;
-pub use terminal::terminal;
 pub use unit::Unit;
 
 /// So many lines can be distinguished in one plot.
 pub const LINES: usize = 8;
 
-/// What a plot shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     pub title: String,
@@ -54,7 +51,6 @@ pub enum Body {
     Strips(Vec<Strip>),
 }
 
-/// A line through medians.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub name: String,
@@ -66,11 +62,9 @@ pub struct Line {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mark {
     pub x: f64,
-    /// The median.
     pub y: f64,
     /// Of the median; `None` where there is one value only.
     pub interval: Option<(f64, f64)>,
-    /// Each repetition.
     pub values: Vec<f64>,
 }
 
@@ -88,7 +82,6 @@ pub struct Strip {
 }
 
 impl Chart {
-    /// Whether anything can be drawn.
     pub fn is_empty(&self) -> bool {
         match &self.body {
             Body::Lines(lines) => lines.iter().all(|line| line.marks.is_empty()),

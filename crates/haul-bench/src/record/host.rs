@@ -23,7 +23,6 @@ pub struct Host {
     /// The load of the last minute, when the run began.
     pub load: Option<f64>,
     pub root: bool,
-    /// haul's own version.
     pub haul: String,
     pub interfaces: Vec<Interface>,
 }
@@ -44,7 +43,6 @@ pub struct Interface {
 pub struct Place {
     /// `source`, `destination`, `data`.
     pub role: String,
-    /// As it was given.
     pub address: String,
     pub file_system: Option<String>,
     pub device: Option<String>,

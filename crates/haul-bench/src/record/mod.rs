@@ -41,7 +41,6 @@ pub struct Header {
     /// When it was over; `None` while it runs and after it was interrupted.
     #[serde(default)]
     pub ended: Option<String>,
-    /// The command line.
     pub command: Vec<String>,
     pub host: Host,
     #[serde(default)]
@@ -75,17 +74,14 @@ impl Kind {
     }
 }
 
-/// A program that takes part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
     pub name: String,
     pub path: String,
-    /// The first line of its version.
     #[serde(default)]
     pub version: Option<String>,
 }
 
-/// A run directory, open for more samples.
 #[derive(Debug)]
 pub struct Run {
     pub header: Header,
@@ -150,8 +146,8 @@ impl Run {
     }
 
     /// Whether this repetition of this contender has been measured, by an earlier process that was stopped.
-    pub fn has(&self, contender: &str, factors: &BTreeMap<String, Value>, repetition: u32) -> bool {
-        let same = |s: &Sample| s.contender == contender && s.factors == *factors && s.repetition == repetition;
+    pub fn has(&self, contender: &str, repetition: u32) -> bool {
+        let same = |s: &Sample| s.contender == contender && s.repetition == repetition;
         self.samples.iter().any(|s| same(s) && s.outcome != Outcome::Interrupted)
     }
 
@@ -315,8 +311,7 @@ mod tests {
         text.extend(b"{\"number\":2,\"cont");
         fs::write(&path, text).unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
-        let none = BTreeMap::new();
-        assert_eq!((run.has("cp", &none, 1), run.has("cp", &none, 2), run.has("rsync", &none, 1)), (true, false, false));
+        assert_eq!((run.has("cp", 1), run.has("cp", 2), run.has("rsync", 1)), (true, false, false));
         run.add(sample("cp", 2)).unwrap();
         run.finish(Some("2026-01-02T03:04:05Z".into())).unwrap();
         let (read_header, samples) = read(dir.path()).unwrap();

@@ -10,7 +10,6 @@ use crate::record::Header;
 use crate::stats::Summary;
 
 const TIME: Metric = Metric::Seconds;
-/// Rows of the chart at most.
 const ROWS: usize = 60;
 
 pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document) {

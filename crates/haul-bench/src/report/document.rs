@@ -5,7 +5,6 @@ use crate::plot::{Chart, Unit};
 use crate::record::Latency;
 use crate::stats::Summary;
 
-/// The report of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     pub title: String,
@@ -13,7 +12,6 @@ pub struct Document {
     pub place: String,
     /// The results, in as few sentences as there are questions.
     pub main: Vec<String>,
-    /// Failures, one sentence each.
     pub troubles: Vec<String>,
     pub sections: Vec<Section>,
     pub notes: Vec<String>,
@@ -37,7 +35,6 @@ pub struct Table {
     pub caption: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// Collapsed at first.
     pub folded: bool,
 }
 
@@ -52,7 +49,6 @@ pub struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     pub text: String,
-    /// A failure.
     pub bad: bool,
 }
 

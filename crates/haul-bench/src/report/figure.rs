@@ -12,7 +12,6 @@ pub fn mark(x: f64, point: &Point<'_>, metric: Metric) -> Option<Mark> {
     Some(Mark { x, y: summary.median, interval, values: point.values(metric) })
 }
 
-/// One line for each group, along a factor.
 pub fn lines_of(groups: &[Vec<&Point<'_>>], factor: &str, metric: Metric, name: &dyn Fn(&Point<'_>) -> String) -> Vec<Line> {
     let line = |(look, group): (usize, &Vec<&Point<'_>>)| {
         let mut marks: Vec<_> = group.iter().filter_map(|p| mark(p.number(factor)?, p, metric)).collect();

@@ -132,7 +132,6 @@ fn apart_or_together(lines: &[Vec<&Point<'_>>], metric: Metric) -> Option<String
     })
 }
 
-/// The columns of smallfile, and latencies.
 fn table(group: &[&Point<'_>], what: &str) -> Table {
     let plain = |p: &Point<'_>, metric: Metric, by: f64| p.summary(metric).map(|s| digits(s.median / by));
     let total =

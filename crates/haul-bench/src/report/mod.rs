@@ -30,13 +30,13 @@ mod summary;
 mod verdict;
 
 pub use change::{Change, compare_runs};
+pub use lines::ascii;
 pub use point::{Metric, Point, points};
 pub use summary::{summaries, summary};
 
 /// Rows of the table of all repetitions; more of them are for programs to read.
 const REPETITIONS: usize = 1000;
 
-/// A header and its samples.
 pub type Record = (Header, Vec<Sample>);
 
 /// One page that needs nothing else: no network, no script. Several runs of a kind are compared with the first of it.
@@ -62,14 +62,6 @@ pub fn text(runs: &[Record], width: usize) -> String {
 /// The results of one run in at most `width` columns, without its circumstances.
 pub fn results(header: &Header, samples: &[Sample], width: usize) -> String {
     lines::results(&describe(header, samples), width)
-}
-
-/// The plots of the page, in at most `width` columns; in ASCII where not `unicode`.
-pub fn plots(runs: &[Record], width: usize, unicode: bool) -> String {
-    let charts = |(header, samples): &Record| describe(header, samples).sections.into_iter().flat_map(|section| section.charts);
-    let by_size = sizes::section(runs).into_iter().flat_map(|section| section.charts);
-    let all: Vec<String> = by_size.chain(runs.iter().flat_map(charts)).map(|chart| crate::plot::terminal(&chart, width, unicode)).collect();
-    all.join("\n")
 }
 
 /// The title, the results, the failures and the notes of a run, in at most `width` columns.

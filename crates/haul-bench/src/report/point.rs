@@ -117,7 +117,6 @@ impl<'a> Point<'a> {
         self.samples.iter().any(|s| s.outcome == Outcome::Wrong)
     }
 
-    /// Failures by outcome.
     pub fn failures(&self) -> Vec<(Outcome, usize)> {
         let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
         for sample in self.samples.iter().filter(|s| s.outcome != Outcome::Ok) {
@@ -145,7 +144,6 @@ impl<'a> Point<'a> {
         self.samples.iter().filter(|s| s.counts()).find_map(|s| s.more.get(name)?.as_str())
     }
 
-    /// What limited most of the repetitions.
     pub fn limit(&self) -> Option<&'a str> {
         let mut limits: Vec<&str> = self.samples.iter().filter(|s| s.counts()).filter_map(|s| s.limited_by.as_deref()).collect();
         limits.sort_unstable();
@@ -200,7 +198,6 @@ pub fn factor_name(name: &str) -> String {
     }
 }
 
-/// The heading of its column.
 pub fn factor_title(name: &str) -> String {
     capital(&factor_name(name))
 }

@@ -67,7 +67,6 @@ pub fn differ(a: &Record, b: &Record) -> bool {
     both && size(a).zip(size(b)).is_some_and(|(a, b)| a.abs_diff(b) > a.max(b) / 100)
 }
 
-/// Where the data of a run went.
 fn direction(run: &Record) -> &'static str {
     let is_remote = |role: &str| {
         let place = run.0.places.iter().find(|place| place.role == role);

@@ -46,7 +46,6 @@ fn print_table(file: Option<&Path>) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The built-in tools, and those of a file.
 fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
     let built_in = table::parse(BUILT_IN, &[])?;
     let Some(file) = file else { return Ok(built_in) };
@@ -160,7 +159,6 @@ fn route(source: &Location, destination: &Location) -> Route {
     }
 }
 
-/// What every tool is to do.
 struct Task<'a> {
     route: Route,
     from: &'a Origin,
@@ -213,7 +211,7 @@ impl Task<'_> {
                     call.env.extend(self.env());
                     Ok(call)
                 };
-                line_up.contenders.push(Contender { name, factors: [].into(), prepare: Box::new(prepare), absent: absent.clone() });
+                line_up.contenders.push(Contender { name, prepare: Box::new(prepare), absent: absent.clone() });
             }
         }
         if line_up.contenders.is_empty() {

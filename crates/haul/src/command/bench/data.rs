@@ -206,7 +206,6 @@ fn amounts(totals: &Totals) -> String {
     text
 }
 
-/// A histogram of the sizes.
 fn details(plan: &Plan) -> String {
     let mut text = String::new();
     let bins = &plan.histogram().0;
@@ -239,7 +238,6 @@ fn sentence(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where text and documents go.
 struct Reporter<'a> {
     global: &'a Global,
 }

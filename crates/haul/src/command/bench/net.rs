@@ -175,7 +175,6 @@ fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usize, d
     )
 }
 
-/// A line for each measurement.
 fn step(number: usize, all: usize, point: Point, sample: &Sample) -> String {
     let streams = things(point.streams.into(), "stream");
     let found = match (sample.rate(), &sample.reason) {

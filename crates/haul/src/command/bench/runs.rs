@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use haul_bench::record::{Header, Host, Kind, Run};
-use haul_bench::{plot, report};
+use haul_bench::report;
 use haul_core::entry::show;
 use haul_core::error::{Error, Result};
 use haul_core::place::url::without_password;
@@ -41,7 +41,6 @@ pub fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
-/// The header of a run that begins now.
 pub fn header(kind: Kind) -> Header {
     Header {
         kind,
@@ -62,7 +61,7 @@ pub fn width() -> usize {
 
 /// Prints text for people: on standard output; with `--json` on standard error; with `--json --quiet` not at all.
 pub fn text(text: String, global: &Global) -> Result<()> {
-    let text = if utf8_locale(|name| std::env::var(name).ok()) { text } else { plot::terminal::ascii(&text) };
+    let text = if utf8_locale(|name| std::env::var(name).ok()) { text } else { report::ascii(&text) };
     match (global.json, global.quiet) {
         (true, true) => Ok(()),
         (true, false) => {
@@ -73,7 +72,6 @@ pub fn text(text: String, global: &Global) -> Result<()> {
     }
 }
 
-/// Prints the results of a run.
 pub fn results(run: &Run, global: &Global) -> Result<()> {
     text(report::results(&run.header, &run.samples, width()), global)
 }

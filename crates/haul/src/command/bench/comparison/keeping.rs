@@ -20,7 +20,6 @@ pub struct Keeping {
     pub dir: PathBuf,
     /// With the identity of the run that is there, if there is one: it is in names at the destination.
     pub header: Header,
-    /// The settings of the run that is there.
     pub old: BTreeMap<String, Value>,
     pub seed: u64,
     /// For the state of haul as a contender: not the user's.
@@ -63,18 +62,4 @@ fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let Some((above, real)) = found else { return path.to_path_buf() };
     path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |rest| real.join(rest))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_is_not_there_yet_has_its_links_resolved() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir(dir.path().join("d")).expect("made");
-        std::os::unix::fs::symlink("d", dir.path().join("link")).expect("made");
-        let base = dir.path().canonicalize().expect("it is there");
-        assert_eq!(real(&dir.path().join("link/run/x")), base.join("d/run/x"));
-    }
 }

@@ -36,7 +36,6 @@ pub use keeping::Keeping;
 pub use origin::Origin;
 pub use target::Target;
 
-/// Printed at the first signal.
 const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy)";
 
 /// Signals end a comparison; the second one at once, with the processes that are being measured.
@@ -49,13 +48,11 @@ pub fn listen(cancel: &Cancel) -> Group {
 
 const COMPARED: &str = "every copy was compared with the source: names, types, sizes, contents";
 
-/// Settings that describe the source.
 const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 
 /// The setting that records how caches were treated.
 const CACHES: &str = "caches_before";
 
-/// All that a run is made of.
 pub struct PlannedRun<'a> {
     pub flags: &'a CompareFlags,
     pub global: &'a Global,
@@ -70,7 +67,6 @@ pub struct PlannedRun<'a> {
     pub group: &'a Group,
 }
 
-/// A run that is over, or was stopped.
 pub struct Finished {
     pub run: Run,
     pub stopped: bool,
@@ -239,7 +235,6 @@ impl PlannedRun<'_> {
     }
 }
 
-/// A note for a source in memory.
 fn in_memory(places: &[Place]) -> Option<String> {
     let kind = places.iter().find(|place| place.role == "source")?.file_system.as_deref()?;
     let words = || format!("the source is on {kind}, and its files stay in memory whatever is dropped");
@@ -268,7 +263,6 @@ fn ended(sample: &Sample) -> String {
     }
 }
 
-/// Looks for a program as the system does.
 pub fn found(program: &str) -> Option<PathBuf> {
     let is_program = |path: &Path| {
         use std::os::unix::fs::PermissionsExt;
@@ -281,7 +275,6 @@ pub fn found(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| is_program(path))
 }
 
-/// The first line of a program's version.
 pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<String> {
     const LONGEST: Duration = Duration::from_secs(10);
     let ran = haul_bench::process::run(argv, &[], Bounds { limit: LONGEST, cancel, group }).ok()?;
@@ -328,20 +321,5 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
         (true, true) => refuse("source and destination are both remote: one of them must be on this machine"),
         _ if destination.scheme == Scheme::STDIO => refuse("is not a directory"),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_in_memory_is_noted() {
-        let source = |kind: &str| Place { role: "source".into(), file_system: Some(kind.into()), ..Place::default() };
-        let target = Place { role: "destination".into(), file_system: Some("tmpfs".into()), ..Place::default() };
-        let words = in_memory(&[target.clone(), source("tmpfs")]).expect("a sentence");
-        assert!(words.starts_with("the source is on tmpfs"), "{words}");
-        assert_eq!(in_memory(&[target.clone(), source("ext4")]), None);
-        assert_eq!(in_memory(&[target]), None);
     }
 }

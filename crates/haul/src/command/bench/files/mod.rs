@@ -53,7 +53,6 @@ fn address(flags: &FilesFlags) -> String {
     safe(&flags.place.to_bytes())
 }
 
-/// Makes the directory of the run.
 fn made(flags: &FilesFlags, opened: Option<Arc<dyn Store>>) -> Result<Arc<dyn Place>> {
     let leaf = format!("{PREFIX}{:012x}", runs::random() >> 16);
     Ok(match opened {
@@ -144,7 +143,6 @@ struct Session<'a> {
     flags: &'a FilesFlags,
     global: &'a Global,
     kept: &'a mut Run,
-    /// Something was not measured, or not well.
     failed: bool,
 }
 
