@@ -1,6 +1,8 @@
 //! Medians, their confidence intervals, and whether two sets of measurements differ. Pure; nothing here assumes that times
 //! are normally distributed, which they are not.
 
+use serde::Serialize;
+
 /// Two-sided level of every test and interval here.
 pub const LEVEL: f64 = 0.05;
 
@@ -29,7 +31,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub count: usize,
     pub median: f64,
@@ -77,9 +79,10 @@ fn median_rank(count: usize) -> (usize, f64) {
 }
 
 /// What two sets of measured times say of each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Of the second to the first: the median of all quotients (Hodges and Lehmann 1963, of the logarithms).
+    #[serde(rename = "median")]
     pub ratio: f64,
     /// Its interval at 1 - LEVEL; the outermost quotients where there are too few values for that.
     pub interval: (f64, f64),
@@ -88,11 +91,13 @@ pub struct Difference {
     pub verdict: Verdict,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     Faster,
     Slower,
     /// They may be the same, or there were too few measurements to tell.
+    #[serde(rename = "not significant")]
     NotSignificant,
 }
 

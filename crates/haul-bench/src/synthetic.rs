@@ -90,13 +90,6 @@ impl Synthetic {
         self
     }
 
-    /// What the file of this path holds in `at`.
-    pub fn content(path: &[u8], at: Range<u64>) -> Vec<u8> {
-        let mut bytes = vec![0; (at.end - at.start) as usize];
-        pattern(seed(path), at.start, &mut bytes);
-        bytes
-    }
-
     fn find(&self, name: &Name, op: &'static str) -> Result<Entry> {
         let path = name.path();
         let number = |leaf: &[u8], letter: u8, count: u64| -> Option<u64> {

@@ -115,25 +115,6 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
     assert!(world.entries("dst").is_empty(), "a directory that was there stays, empty");
 }
 
-/// A launcher is no tool: with mpirun alone neither dcp nor dsync is there.
-#[test]
-fn what_a_launcher_would_start_must_be_installed_too() {
-    let world = World::new();
-    world.write("bin/mpirun", format!("#!/bin/sh\n: > {}\nsleep 600\n", world.path("launched").display()));
-    world.chmod("bin/mpirun", 0o755);
-    world.symlink("/bin/cp", "bin/cp");
-    let run = |words: &str| world.command(words).env("PATH", world.path("bin")).ends(0);
-    let ended = run("--json --repeat 1 src dst");
-    let names: Vec<String> =
-        document(&ended)["points"].as_array().expect("points").iter().map(|row| row["contender"].to_string()).collect();
-    assert_eq!(names.len(), 2, "haul and cp: {names:?}");
-    ended.says("dcp, dsync");
-    let document = document(&run("--json --repeat 1 --tools dcp,cp src dst"));
-    let reason = of(&document, "dcp")["failures"][0]["reason"].clone();
-    assert!(reason.as_str().is_some_and(|reason| reason.contains("the program dcp is not installed")), "{document}");
-    assert!(!world.path("launched").exists(), "mpirun was started");
-}
-
 #[test]
 fn nothing_that_is_not_its_own_is_touched() {
     let world = World::new();

@@ -147,16 +147,3 @@ fn space_and_inodes_are_asked_for_first() {
     assert_eq!((entries(small.path()), entries(few.path())), (0, 0), "nothing was made");
     world.ends(0, &format!("1000x1KiB --scale 100 {}/set", few.path().display()));
 }
-
-#[test]
-fn a_tree_like_another() {
-    let world = World::new();
-    world.ends(0, "lognormal:median=2KiB,count=300 --depth 2 --per-dir 20 --symlinks 10 first");
-    world.ends(0, "--like first second").out_has("read first: 300 files, ");
-    let first = world.document("--like first -n x")["plan"].clone();
-    let second = world.document("--like second -n x")["plan"].clone();
-    assert_eq!(first, second);
-    assert_eq!(first["symlinks"], 30);
-    assert_eq!(world.document("--like first --scale 3 third")["files"].as_u64(), Some(110));
-    assert_eq!(world.document("--like first --count 50 fourth")["plan"]["files"].as_u64(), Some(50));
-}

@@ -98,31 +98,6 @@ fn a_link_of_a_known_rate_is_found_each_way() {
 }
 
 #[test]
-fn an_interrupted_run_resumes() {
-    let w = World::new("");
-    let command = "bench net --streams 1,2 --seconds 1 --repeat 2 --out run testhost";
-    let running = w.haul(command).start();
-    // One point is done, the next has begun.
-    until("two samples", || fs::read_to_string(w.path("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
-    running.signal(Signal::INT);
-    let ended = running.within(Duration::from_secs(20)).code(20).says("what was measured is kept").says("This run has not ended");
-    let kept = samples(&w.path("run"));
-    assert!((2..9).contains(&kept.len()), "{ended}");
-    w.assert_no_agents();
-    w.haul(command).ends(0).says("are measured already").says("Out (from here): ").says("Note: Route: ");
-    let all = samples(&w.path("run"));
-    assert_eq!(all.len(), 9);
-    assert_eq!(all[..kept.len()], kept[..], "what was measured is not measured again");
-    let mut points: Vec<String> = all.iter().map(|sample| format!("{} {}", sample["factors"], sample["repetition"])).collect();
-    points.sort();
-    points.dedup();
-    assert_eq!(points.len(), 9, "each point once: {points:?}");
-    assert!(all.iter().all(|sample| sample["outcome"] == "ok"));
-    w.haul(command).ends(23).says("the directory has a complete run");
-    assert_eq!(w.names("remote-home"), "");
-}
-
-#[test]
 fn a_lost_host_ends_the_run_and_keeps_its_samples() {
     let w = World::new("");
     let command = "bench net --streams 1 --seconds 1 --repeat 2 --no-direct --json --out run testhost";

@@ -207,7 +207,6 @@ function measure(width, page) {
       for (let j = 0; j < i; j++)
         if (overlap(texts[i][1], texts[j][1])) say(title + ': "' + texts[i][0] + '" lies on "' + texts[j][0] + '"');
   }
-  for (const folded of page.querySelectorAll('details')) folded.open = true;
   for (const table of page.querySelectorAll('table')) {
     const box = table.parentElement;
     if (box.scrollWidth > box.clientWidth) say('a table is cut: ' + table.caption?.textContent);

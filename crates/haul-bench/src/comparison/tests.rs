@@ -47,26 +47,6 @@ impl World {
 }
 
 #[test]
-fn another_source_has_another_digest() {
-    let world = World::new();
-    let tree = world.dir.path().join("src");
-    let digest = |threads: usize| {
-        let store = Local::open(&tree, Options::default()).unwrap();
-        Source::read(&store, None, b"src", threads, &world.cancel).unwrap().digest
-    };
-    let first = world.source.digest;
-    assert_eq!((digest(1), digest(4)), (first, first));
-    let at = fs::metadata(tree.join("a")).unwrap().modified().unwrap();
-    fs::write(tree.join("new"), b"").unwrap();
-    assert_ne!(digest(1), first);
-    fs::remove_file(tree.join("new")).unwrap();
-    assert_eq!(digest(1), first, "the directory's own time does not count");
-    fs::write(tree.join("a"), b"Content").unwrap();
-    File::options().write(true).open(tree.join("a")).unwrap().set_modified(at).unwrap();
-    assert_ne!(digest(1), first, "a change of content of the same size and time counts");
-}
-
-#[test]
 fn a_right_copy_is_right_and_says_what_came_along() {
     let world = World::new();
     let all = world.after("cp -a $1 $2/");

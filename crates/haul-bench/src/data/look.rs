@@ -89,33 +89,46 @@ pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce()
     })
 }
 
+/// How far a file holds what is planned.
+pub enum Held {
+    /// All that it has is right, and it ends there.
+    Until(u64),
+    /// The byte there is another, or behind the planned end.
+    DiffersAt(u64),
+}
+
+pub fn held(mut from: std::fs::File, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<Held> {
+    let length = (file.size + 1).min(BUFFER as u64) as usize;
+    let (mut found, mut planned, mut at) = (vec![0; length], vec![0; length], 0);
+    loop {
+        cancel.check()?;
+        let read = match from.read(&mut found) {
+            Ok(0) => return Ok(Held::Until(at)),
+            Ok(read) => read,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Error::io(e, "read").at(name)),
+        };
+        let known = ((file.size - at) as usize).min(read);
+        content.fill(file.seed, at, &mut planned[..known]);
+        if found[..known] != planned[..known] {
+            let first = found.iter().zip(&planned).position(|(a, b)| a != b).unwrap_or(0);
+            return Ok(Held::DiffersAt(at + first as u64));
+        }
+        if known < read {
+            return Ok(Held::DiffersAt(file.size));
+        }
+        at += read as u64;
+    }
+}
+
 /// Whether a file holds the beginning of what is planned, or all of it. Not so for one that cannot be read.
 pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<bool> {
     // A name that is a pipe by now does not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(false) };
-    let mut from = std::fs::File::from(fd);
-    if !from.metadata().map_err(|e| Error::io(e, "look up").at(name))?.is_file() {
-        return Ok(false);
-    }
-    let (mut found, mut planned, mut at) = (vec![0; BUFFER], vec![0; BUFFER], 0);
-    loop {
-        cancel.check()?;
-        let read = match from.read(&mut found) {
-            Ok(0) => return Ok(true),
-            Ok(read) => read,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(Error::io(e, "read").at(name)),
-        };
-        if at + read as u64 > file.size {
-            return Ok(false);
-        }
-        content.fill(file.seed, at, &mut planned[..read]);
-        if found[..read] != planned[..read] {
-            return Ok(false);
-        }
-        at += read as u64;
-    }
+    let from = std::fs::File::from(fd);
+    let is_file = from.metadata().map_err(|e| Error::io(e, "look up").at(name))?.is_file();
+    Ok(is_file && matches!(held(from, name, file, content, cancel)?, Held::Until(_)))
 }
 
 fn same_time(stat: &Stat, seed: u64) -> bool {

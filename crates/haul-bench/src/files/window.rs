@@ -32,7 +32,7 @@ impl Window {
 }
 
 /// The work of one thread, or of several together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// When it began and when it ended its last operation, counted or not.
     pub began: u64,
@@ -63,19 +63,7 @@ pub struct Done {
 
 impl Tally {
     pub fn beginning(at: u64) -> Tally {
-        Tally {
-            began: at,
-            ended: at,
-            files: 0,
-            bytes: 0,
-            requests: 0,
-            times: Histogram::default(),
-            series: Series::default(),
-            reached: 0,
-            failures: 0,
-            wrong: 0,
-            processor: (0.0, 0.0),
-        }
+        Tally { began: at, ended: at, ..Tally::default() }
     }
 
     /// An operation from `from` to `to`. It counts if it ended within the window; one that ended at its edge may be counted

@@ -44,8 +44,6 @@ impl Limit {
     }
 
     pub(crate) fn from_word(word: &str) -> Option<Limit> {
-        // As runs of earlier versions have it.
-        let word = if word == "way" { "network".into() } else { word.replace("-there", "-remote") };
         Self::ALL.into_iter().find(|(_, name, _)| *name == word).map(|(limit, ..)| limit)
     }
 
@@ -100,9 +98,6 @@ mod tests {
         );
         for (limit, word, _) in Limit::ALL {
             assert_eq!((Limit::from_word(word), limit.word()), (Some(limit), word));
-        }
-        for (earlier, limit) in [("way", Limit::Network), ("ssh-there", Limit::SshRemote)] {
-            assert_eq!(Limit::from_word(earlier), Some(limit));
         }
     }
 }

@@ -30,7 +30,7 @@ impl Measuring for Served {
     }
 
     fn tally(&self) -> Tally {
-        let Counts { bytes, files, .. } = &*self.counts;
+        let Counts { bytes, files } = &*self.counts;
         Tally { bytes: bytes.load(Ordering::Relaxed), files: files.load(Ordering::Relaxed), load: load::now() }
     }
 }

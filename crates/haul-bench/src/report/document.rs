@@ -35,7 +35,6 @@ pub struct Table {
     pub caption: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    pub folded: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -79,7 +79,7 @@ fn section(section: &Section, width: usize, prose: usize, out: &mut String) {
     for text in &section.paragraphs {
         paragraph(text, "  ", prose, out);
     }
-    for table in section.tables.iter().filter(|table| !table.folded) {
+    for table in &section.tables {
         *out += &table_of(table, width);
     }
 }

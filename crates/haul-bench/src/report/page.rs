@@ -20,9 +20,6 @@ const WIDE: f64 = 880.0;
 const LONG: usize = 24;
 const LONG_NUMBER: usize = 12;
 
-/// A name of a row that is no longer is not broken.
-const SHORT: usize = 26;
-
 pub fn page(documents: &[Document], differences: &[Section]) -> String {
     let title = match documents {
         [] => "No runs".to_string(),
@@ -123,21 +120,19 @@ fn figure(chart: &Chart, wide: bool, id: &str) -> String {
     out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(KEY))
 }
 
+fn class(names: &[(&str, bool)]) -> String {
+    let names: Vec<&str> = names.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+    if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
+}
+
 fn table_of(table: &Table) -> String {
     let caption = escape(&table.caption);
-    let mut out = String::new();
-    if table.folded {
-        out += &format!("<details><summary>{caption}</summary>\n");
-    }
-    out += &format!(
+    let mut out = format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>"
     );
     for column in &table.columns {
-        let class = match (column.numeric, column.name.chars().count() > LONG) {
-            (true, _) => " class=\"number\"",
-            (false, true) => " class=\"long\"",
-            (false, false) => "",
-        };
+        let long = !column.numeric && column.name.chars().count() > LONG;
+        let class = class(&[("number", column.numeric), ("long", long)]);
         out += &format!("<th scope=\"col\"{class}>{}</th>", escape(&column.name));
     }
     out += "</tr></thead>\n<tbody>\n";
@@ -145,16 +140,8 @@ fn table_of(table: &Table) -> String {
         out += "<tr>";
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
             let long = cell.text.chars().count() > if column.numeric { LONG_NUMBER } else { LONG };
-            let class = match (cell.bad, column.numeric, long) {
-                (_, true, true) => " class=\"number long\"",
-                (true, true, _) => " class=\"bad number\"",
-                (true, ..) => " class=\"bad\"",
-                (_, true, _) => " class=\"number\"",
-                (.., true) => " class=\"long\"",
-                _ => "",
-            };
+            let class = class(&[("bad", cell.bad), ("number", column.numeric), ("long", long)]);
             let text = escape(&cell.text);
-            let class = if at == 0 && class.is_empty() && cell.text.chars().count() > SHORT { " class=\"long\"" } else { class };
             // On a narrow screen each cell is a line with the column's name before it.
             let name = escape(&column.name);
             out += &if at == 0 {
@@ -165,9 +152,5 @@ fn table_of(table: &Table) -> String {
         }
         out += "</tr>\n";
     }
-    out += "</tbody>\n</table>\n</div>\n";
-    if table.folded {
-        out += "</details>\n";
-    }
-    out
+    out + "</tbody>\n</table>\n</div>\n"
 }

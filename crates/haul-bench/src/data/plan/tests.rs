@@ -29,14 +29,6 @@ fn a_spec_comes_to_what_it_says() {
 }
 
 #[test]
-fn scale_takes_files_first_and_then_bytes() {
-    let scaled = |text: &str, by| Plan::new(&Spec::parse(text, &size).unwrap().scaled(by), &Options::default()).unwrap().totals();
-    assert_eq!((scaled("1000x10MiB", 100).files, scaled("1000x10MiB", 100).bytes), (10, 10 * (10 << 20)));
-    let mixed = scaled("1000x10MiB,39x1GiB", 100);
-    assert_eq!((mixed.files, mixed.largest), (11, (39u64 << 30).div_ceil(100)));
-}
-
-#[test]
 fn the_impossible_is_refused_with_what_is_possible() {
     let no = |text: &str, words: &str| {
         let why = Spec::parse(text, &size).and_then(|spec| Plan::new(&spec, &Options::default()).map(|_| ())).expect_err(text);

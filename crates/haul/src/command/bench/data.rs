@@ -28,7 +28,7 @@ const WIDTH: usize = 80;
 pub fn run(flags: &DataFlags, global: &Global) -> Exit {
     let cancel = Cancel::default();
     let kept = "stopping; created files are kept (a second signal stops at once)";
-    super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None);
+    super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None, || {});
     match work(flags, global, &cancel) {
         Ok(exit) => exit,
         Err(e) if e.kind() == ErrorKind::Cancelled && cancel.why() == Some(Stop::Signal) => {

@@ -52,7 +52,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     remote.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
     let stop = Cancel::default();
-    super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None);
+    super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None, || {});
     let tell = |line: &str| {
         if !global.quiet {
             out::say_plainly(line);

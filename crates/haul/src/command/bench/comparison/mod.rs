@@ -42,7 +42,7 @@ const STOPPING: &str = "stopping and cleaning up (a second signal stops at once 
 pub fn listen(cancel: &Cancel) -> Group {
     let group = Group::default();
     let running = group.clone();
-    super::signals::listen_and(cancel, STOPPING, None, move || running.kill());
+    super::signals::listen(cancel, STOPPING, None, move || running.kill());
     group
 }
 

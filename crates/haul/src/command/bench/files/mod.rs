@@ -108,7 +108,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
 fn listen() -> Cancel {
     let cancel = Cancel::default();
     let left = "stopped at once; the directory of the run, haul-bench-files-..., is left: remove it with `haul rm -r`";
-    super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left));
+    super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left), || {});
     cancel
 }
 
