@@ -13,19 +13,11 @@ use haul_core::store::{Caps, Flow, Place, Proof, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::device::{Device, Stream};
-use crate::order::{mix, stride};
+use crate::order::{mix, stride, words};
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
 pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
-    let mut done = 0;
-    while done < into.len() {
-        let position = at + done as u64;
-        let word = mix(seed ^ mix(position / 8)).to_le_bytes();
-        let skip = (position % 8) as usize;
-        let length = (8 - skip).min(into.len() - done);
-        into[done..done + length].copy_from_slice(&word[skip..skip + length]);
-        done += length;
-    }
+    words(at, into, |index| mix(seed ^ mix(index)));
 }
 
 /// `dirs` directories `d0`, `d1`, ... with `files` files `f0`, `f1`, ... each, all of `size` bytes.

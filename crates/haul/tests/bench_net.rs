@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use haul_test::link::{Link, Options};
 use haul_test::program::{Ended, until};
-use rustix::process::Signal;
 use serde_json::Value;
 
 use proxy::{DONE, HELLO};

@@ -26,37 +26,14 @@ impl Words {
     #[cfg(test)]
     pub fn sample() -> Words {
         let mut words = Words::default();
-        for name in NAMES {
+        let names = "src parent name dst copy from to login target ssh ssh_options bucket key \
+                     endpoint endpoint_host no_ssl region origin threads workers haul haul_options";
+        for name in names.split(' ') {
             words.one(name, "/x");
         }
         words
     }
 }
-
-pub const NAMES: [&str; 22] = [
-    "src",
-    "parent",
-    "name",
-    "dst",
-    "copy",
-    "from",
-    "to",
-    "login",
-    "target",
-    "ssh",
-    "ssh_options",
-    "bucket",
-    "key",
-    "endpoint",
-    "endpoint_host",
-    "no_ssl",
-    "region",
-    "origin",
-    "threads",
-    "workers",
-    "haul",
-    "haul_options",
-];
 
 /// Puts the values into each word. A word with a value that is not known is left out; one that is a value alone becomes as
 /// many words as that has. Errors: in words.

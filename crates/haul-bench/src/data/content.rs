@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::order::mix;
+use crate::order::{mix, words};
 
 /// The part that compresses is that of every block of this size, so that any compressor finds it.
 const BLOCK: u64 = 4096;
@@ -84,26 +84,6 @@ impl Content {
         let end = (first..strides.end).find(|stride| self.is_hole(seed, *stride)).unwrap_or(strides.end);
         Some((first * STRIDE).max(range.start)..(end * STRIDE).min(range.end))
     }
-}
-
-/// Writes the bytes of consecutive eight-byte words from byte `at` on.
-#[inline(always)]
-fn words(at: u64, into: &mut [u8], word: impl Fn(u64) -> u64) {
-    let skip = (at % 8) as usize;
-    let mut index = at / 8;
-    let mut rest = into;
-    if skip > 0 {
-        let many = (8 - skip).min(rest.len());
-        let (head, tail) = rest.split_at_mut(many);
-        head.copy_from_slice(&word(index).to_le_bytes()[skip..skip + many]);
-        (rest, index) = (tail, index + 1);
-    }
-    let (whole, tail) = rest.as_chunks_mut::<8>();
-    for chunk in whole {
-        *chunk = word(index).to_le_bytes();
-        index += 1;
-    }
-    tail.copy_from_slice(&word(index).to_le_bytes()[..tail.len()]);
 }
 
 #[cfg(test)]

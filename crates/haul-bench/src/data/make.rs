@@ -16,8 +16,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, f
 use rustix::fs::{linkat, mkdirat, openat, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
 
-use super::admit::{admit, room};
-use super::look::{Found, holds_beginning, look, survey};
+use super::look::{Found, admit, holds_beginning, look, room, survey};
 use super::order::mix;
 use super::plan::{File, Kind, Plan, mtime};
 use super::worker::{BUFFER, Batches, Worker, open_top, together};

@@ -31,16 +31,14 @@ impl Names {
     /// With the lengths of a real tree's names, (bytes, how many) of files and of directories.
     pub fn with_lengths(self, [files, dirs]: &[Vec<(u8, u64)>; 2]) -> Names {
         let style = |lengths: &[(u8, u64)], salt: u64, before: Style| {
-            let mut sum = 0;
             let sums: Vec<(u8, u64)> = lengths
                 .iter()
-                .map(|(length, many)| {
-                    (*length, {
-                        sum += many;
-                        sum
-                    })
+                .scan(0, |sum, (length, many)| {
+                    *sum += many;
+                    Some((*length, *sum))
                 })
                 .collect();
+            let sum = sums.last().map_or(0, |(_, sum)| *sum);
             if sum == 0 { before } else { Style::Lengths(sums, Order::new(sum, self.seed ^ salt)) }
         };
         Names { files: style(files, 1, self.files.clone()), dirs: style(dirs, 2, self.dirs.clone()), ..self }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -154,11 +154,6 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
         rest = if code.is_some() { &after[3..] } else { after };
     }
     plain
-}
-
-/// As a person would type the argument again.
-pub fn address(argument: &std::ffi::OsStr) -> String {
-    haul_core::entry::show(argument.as_bytes())
 }
 
 #[cfg(test)]

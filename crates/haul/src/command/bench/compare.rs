@@ -111,9 +111,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         cancel: &cancel,
         group: &group,
     };
-    let finished = planned.run()?;
-    finished.show(global)?;
-    Ok(finished.exit())
+    planned.run()
 }
 
 /// The settings of `--extrapolate` and `-j`, where they are given.

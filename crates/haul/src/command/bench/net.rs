@@ -91,9 +91,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     };
     run.header.notes = notes.map(String::from).into_iter().chain([route]).collect();
     run.finish((ended.is_none() && !interrupted).then(now))?;
-    runs::results(&run, global)?;
-    runs::summary("bench-net", &run, global)?;
-    runs::page(&dir, global);
+    runs::show("bench-net", &run, global)?;
     Ok(match ended {
         Some(e) => out::error_of_document(&e.hint("what was measured is kept; the same command with --out of this run resumes it")),
         None if interrupted => Exit::Signal,

@@ -67,14 +67,9 @@ pub struct PlannedRun<'a> {
     pub group: &'a Group,
 }
 
-pub struct Finished {
-    pub run: Run,
-    pub stopped: bool,
-}
-
 impl PlannedRun<'_> {
-    /// Holds all rounds that are not in the run directory yet.
-    pub fn run(self) -> Result<Finished> {
+    /// Holds all rounds that are not in the run directory yet, and shows the results. `Partial` if no copy counts.
+    pub fn run(self) -> Result<Exit> {
         let dir = &self.keeping.dir;
         let caches = self.flags.caches.sync()?;
         if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
@@ -128,11 +123,16 @@ impl PlannedRun<'_> {
             }
         };
         run.finish((!stopped).then(runs::now))?;
-        runs::page(run.dir(), self.global);
         if stopped {
             out::say_plainly(&how_to_resume(run.dir(), self.flags));
         }
-        Ok(Finished { run, stopped })
+        runs::show("bench-compare", &run, self.global)?;
+        let ranked = points(&run.samples).iter().any(|point| point.good() > 0 && !point.is_wrong());
+        Ok(match (stopped, ranked) {
+            (true, _) => Exit::Signal,
+            (false, true) => Exit::Success,
+            (false, false) => Exit::Partial,
+        })
     }
 
     fn header(&self, caches: &str) -> Header {
@@ -280,24 +280,6 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
     let ran = haul_bench::process::run(argv, &[], Bounds { limit: LONGEST, cancel, group }).ok()?;
     let first = |text: &[u8]| text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).map(show);
     first(&ran.stdout).or_else(|| first(&ran.stderr))
-}
-
-impl Finished {
-    /// Prints the results; with `--json` as a document.
-    pub fn show(&self, global: &Global) -> Result<()> {
-        runs::results(&self.run, global)?;
-        runs::summary("bench-compare", &self.run, global)
-    }
-
-    /// `Signal` for a run that was stopped, `Partial` if no copy counts.
-    pub fn exit(&self) -> Exit {
-        let ranked = points(&self.run.samples).iter().any(|point| point.good() > 0 && !point.is_wrong());
-        match (self.stopped, ranked) {
-            (true, _) => Exit::Signal,
-            (false, true) => Exit::Success,
-            (false, false) => Exit::Partial,
-        }
-    }
 }
 
 /// The command that resumes a run that was stopped.

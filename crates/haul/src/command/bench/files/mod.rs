@@ -130,12 +130,7 @@ fn finish(run: &mut Run, cut_off: bool, global: &Global) -> Result<()> {
         let dir = safe(run.dir().as_os_str().as_bytes());
         out::say(&format!("what was measured is kept; the same command with --out {dir} resumes"));
     }
-    if run.samples.iter().any(|sample| sample.outcome != Outcome::Interrupted) {
-        runs::results(run, global)?;
-    }
-    runs::summary("bench-files-summary", run, global)?;
-    runs::page(run.dir(), global);
-    Ok(())
+    runs::show("bench-files-summary", run, global)
 }
 
 /// One run, as its measurements come in.
