@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use haul_test::compare::{What, differences};
-use haul_test::program::{Ended, Running};
+use haul_test::program::Running;
 use haul_test::volume::{Kind, Volume};
 use rustix::process::Signal;
 use serde_json::Value;

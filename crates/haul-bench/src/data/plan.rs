@@ -76,13 +76,6 @@ pub struct File {
     pub seed: u64,
 }
 
-/// A file or link with its path below the top.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub path: Vec<u8>,
-    pub file: File,
-}
-
 /// Files by size: of each power of two, how many are at least as large and below the next, and their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(pub Vec<Bin>);
@@ -178,11 +171,6 @@ impl Plan {
 
     pub fn histogram(&self) -> &Histogram {
         &self.histogram
-    }
-
-    /// Every file and link with its path, in no order that means anything.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        (0..self.skeleton.entries()).map(|number| Entry { path: self.path(number), file: self.file(number) })
     }
 
     /// The rank of an entry: where it comes when links are sorted before files.

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use haul_bench::compare::{BUILT_IN, Route, Tool, Words, table, words};
+use haul_bench::compare::{BUILT_IN, Tool, Words, table, words};
 use haul_bench::comparison::{Contender, prefix};
 use haul_bench::process::Group;
 use haul_bench::record;
@@ -91,7 +91,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let names: Vec<String> = line_up.contenders.iter().map(|contender| contender.name.clone()).collect();
     let templates = chosen.iter().filter(|tool| names.contains(&tool.name));
     let templates: serde_json::Map<String, Value> =
-        templates.map(|tool| (tool.name.clone(), tool.template(task.route, from.is_dir).into())).collect();
+        templates.map(|tool| (tool.name.clone(), tool.template(&task.route, from.is_dir).into())).collect();
     let planned = PlannedRun {
         flags,
         global,
@@ -141,24 +141,23 @@ fn chosen<'t>(names: &[String], tools: &'t [Tool]) -> Result<Vec<&'t Tool>> {
     names.iter().map(find).collect()
 }
 
-fn route(source: &Location, destination: &Location) -> Route {
+/// As the table has it: `local-host`.
+fn route(source: &Location, destination: &Location) -> String {
     let upload = destination.is_remote();
-    let way = |to, from| if upload { to } else { from };
     let other = if upload { destination } else { source };
-    match other.scheme.0.word {
-        _ if other.scheme.keys => way(Route::LocalS3, Route::S3Local),
-        "ftp" => way(Route::LocalFtp, Route::FtpLocal),
-        "ftps" => way(Route::LocalFtps, Route::FtpsLocal),
-        "gsiftp" | "sshftp" => way(Route::LocalGridFtp, Route::GridFtpLocal),
-        // There are no uploads.
-        "http" | "https" => Route::HttpLocal,
-        _ if other.is_remote() => way(Route::LocalHost, Route::HostLocal),
-        _ => Route::LocalLocal,
-    }
+    let kind = match other.scheme.0.word {
+        _ if other.scheme.keys => "s3",
+        word @ ("ftp" | "ftps") => word,
+        "gsiftp" | "sshftp" => "gridftp",
+        "http" | "https" => "http",
+        _ if other.is_remote() => "host",
+        _ => "local",
+    };
+    if upload { format!("local-{kind}") } else { format!("{kind}-local") }
 }
 
 struct Task<'a> {
-    route: Route,
+    route: String,
     from: &'a Origin,
     target: &'a Target<'a>,
     connect: &'a Connect,
@@ -183,17 +182,17 @@ impl Task<'_> {
         let words = self.words("x-1", None)?;
         for &tool in chosen {
             let missing = tool
-                .programs(self.route, is_dir)
+                .programs(&self.route, is_dir)
                 .into_iter()
                 .find(|program| !program.starts_with('{') && comparison::found(program).is_none());
             let what = if is_dir { "a directory" } else { "a single file" };
             let absent = match missing {
-                _ if !tool.goes(self.route, is_dir) => Some(format!("the table has no {} command for {what}", self.route.word())),
+                _ if !tool.goes(&self.route, is_dir) => Some(format!("the table has no {} command for {what}", self.route)),
                 Some(program) => Some(format!("the program {program} is not installed")),
-                None => tool.call(self.route, is_dir, &words).err().map(|e| e.reason()),
+                None => tool.call(&self.route, is_dir, &words).err().map(|e| e.reason()),
             };
             if absent.is_some() && !all {
-                if tool.goes(self.route, is_dir) {
+                if tool.goes(&self.route, is_dir) {
                     line_up.left_out.push(tool.name.clone());
                 }
                 continue;
@@ -201,11 +200,11 @@ impl Task<'_> {
             if absent.is_none() {
                 line_up.programs.push(self.program(tool, &words, cancel, group));
             }
-            let fixed: &[u32] = if tool.template(self.route, is_dir).contains("{workers}") { self.workers } else { &[] };
+            let fixed: &[u32] = if tool.template(&self.route, is_dir).contains("{workers}") { self.workers } else { &[] };
             for workers in std::iter::once(None).chain(fixed.iter().copied().map(Some)) {
                 let name = workers.map_or_else(|| tool.name.clone(), |n| format!("{} -j {n}", tool.name));
                 let prepare = move |fresh: &str| {
-                    let mut call = tool.call(self.route, is_dir, &self.words(fresh, workers)?)?;
+                    let mut call = tool.call(&self.route, is_dir, &self.words(fresh, workers)?)?;
                     call.env.extend(self.env());
                     Ok(call)
                 };
@@ -213,7 +212,7 @@ impl Task<'_> {
             }
         }
         if line_up.contenders.is_empty() {
-            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no installed tool goes {}", self.route.word()));
+            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no installed tool goes {}", self.route));
             return Err(e.hint("--print-table shows the known tools, --table FILE adds others"));
         }
         Ok(line_up)
@@ -231,7 +230,7 @@ impl Task<'_> {
     }
 
     fn program(&self, tool: &Tool, words: &Words, cancel: &Cancel, group: &Group) -> record::Tool {
-        let programs = tool.programs(self.route, self.from.is_dir);
+        let programs = tool.programs(&self.route, self.from.is_dir);
         let path = programs.first().and_then(|program| comparison::found(program));
         let path = path.or_else(|| std::env::current_exe().ok()).unwrap_or_default();
         let argv = words::fill(tool.version(), words).unwrap_or_default();
