@@ -1,7 +1,7 @@
 //! What a storage and a link can do: data sets, workloads, other tools run as processes, and what all of them took.
 //!
 //! ```text
-//! data -> files | net | sweep | compare -> record (a run directory) -> report (HTML, terminal)
+//! data -> files | net | compare -> record (a run directory) -> report (HTML, terminal)
 //!                     process ^                  stats ^
 //! ```
 
@@ -18,5 +18,4 @@ pub mod process;
 pub mod record;
 pub mod report;
 pub mod stats;
-pub mod sweep;
 pub mod synthetic;

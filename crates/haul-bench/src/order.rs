@@ -39,6 +39,26 @@ pub fn stride(count: u64) -> u64 {
     (count * 5 / 8..).find(|step| factor(*step, count) == 1).unwrap_or(1)
 }
 
+/// Writes the bytes of consecutive eight-byte words from byte `at` on.
+#[inline(always)]
+pub fn words(at: u64, into: &mut [u8], word: impl Fn(u64) -> u64) {
+    let skip = (at % 8) as usize;
+    let mut index = at / 8;
+    let mut rest = into;
+    if skip > 0 {
+        let many = (8 - skip).min(rest.len());
+        let (head, tail) = rest.split_at_mut(many);
+        head.copy_from_slice(&word(index).to_le_bytes()[skip..skip + many]);
+        (rest, index) = (tail, index + 1);
+    }
+    let (whole, tail) = rest.as_chunks_mut::<8>();
+    for chunk in whole {
+        *chunk = word(index).to_le_bytes();
+        index += 1;
+    }
+    tail.copy_from_slice(&word(index).to_le_bytes()[..tail.len()]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,6 @@ const KILLED: Duration = Duration::from_secs(30);
 pub struct Group(Arc<AtomicI32>);
 
 impl Group {
-    /// Kills it, if there is one.
     pub fn kill(&self) {
         signal_group(self.0.load(Ordering::Acquire), libc::SIGKILL);
     }
@@ -39,7 +38,6 @@ impl Group {
     }
 }
 
-/// When a process is stopped.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
     pub limit: Duration,
@@ -47,7 +45,6 @@ pub struct Bounds<'a> {
     pub group: &'a Group,
 }
 
-/// A process that has ended.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// From before the first process is made until all have been waited for, seconds.
@@ -73,7 +70,6 @@ pub struct Ran {
 pub enum Ending {
     Exit(i32),
     Signal(i32),
-    /// It was killed because its time was over.
     Timeout,
     /// It was killed because the whole run was to stop.
     Cancelled,

@@ -13,19 +13,11 @@ use haul_core::store::{Caps, Flow, Place, Proof, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::device::{Device, Stream};
-use crate::order::{mix, stride};
+use crate::order::{mix, stride, words};
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
 pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
-    let mut done = 0;
-    while done < into.len() {
-        let position = at + done as u64;
-        let word = mix(seed ^ mix(position / 8)).to_le_bytes();
-        let skip = (position % 8) as usize;
-        let length = (8 - skip).min(into.len() - done);
-        into[done..done + length].copy_from_slice(&word[skip..skip + length]);
-        done += length;
-    }
+    words(at, into, |index| mix(seed ^ mix(index)));
 }
 
 /// `dirs` directories `d0`, `d1`, ... with `files` files `f0`, `f1`, ... each, all of `size` bytes.
@@ -41,7 +33,6 @@ pub struct Synthetic {
     place: Place,
 }
 
-/// What the files hold.
 #[derive(Debug)]
 enum Holds {
     /// Bytes that depend on the path.
@@ -89,13 +80,6 @@ impl Synthetic {
         self.caps.remote = true;
         self.holds = Holds::Device(device);
         self
-    }
-
-    /// What the file of this path holds in `at`.
-    pub fn content(path: &[u8], at: Range<u64>) -> Vec<u8> {
-        let mut bytes = vec![0; (at.end - at.start) as usize];
-        pattern(seed(path), at.start, &mut bytes);
-        bytes
     }
 
     fn find(&self, name: &Name, op: &'static str) -> Result<Entry> {
@@ -210,9 +194,7 @@ impl Store for Synthetic {
     }
 }
 
-/// Where the bytes of a file come from.
 enum Content {
-    /// Its seed.
     Own(u64),
     Block(Arc<[u8]>),
     Device(Stream),
@@ -297,34 +279,5 @@ mod tests {
             let name = Name::parse(&Dir::root(), absent.as_bytes()).expect("a plain path");
             assert_eq!(store.stat(&name, MetaMask::NONE).map_err(|e| e.kind()).err(), Some(ErrorKind::NotFound), "{absent}");
         }
-    }
-
-    #[test]
-    fn bytes_are_the_same_whole_or_in_pieces() {
-        let whole = Synthetic::content(b"d0/f0", 0..100);
-        for start in 0..100 {
-            assert_eq!(Synthetic::content(b"d0/f0", start..100), whole[start as usize..]);
-        }
-        assert_ne!(Synthetic::content(b"d0/f1", 0..100), whole);
-    }
-
-    #[test]
-    fn a_block_that_repeats_is_the_same_whole_or_in_pieces_and_does_not_shrink() {
-        let store = Synthetic::new(1, 1, 3 * BLOCK as u64).repeating();
-        let name = Name::parse(&Dir::root(), b"d0/f0").expect("a plain path");
-        let source = store.reopen(&name).expect("it is there");
-        let read = |at: Range<u64>| {
-            let mut bytes = Vec::new();
-            source.read(at).expect("it can be read").read_to_end(&mut bytes).expect("nothing fails");
-            bytes
-        };
-        let edge = BLOCK as u64;
-        let whole = read(edge - 1000..edge + 1000);
-        assert_eq!(read(edge - 7..edge + 11), whole[993..1011]);
-        assert_eq!(read(0..1000), whole[1000..]);
-        let mut seen = whole.chunks(8).collect::<Vec<_>>();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 250, "noise");
     }
 }

@@ -70,7 +70,7 @@ fn pages_are_whole_and_need_nothing() {
     for (name, page) in &pages {
         let elements = elements(page);
         let allowed: HashSet<&str> = "html head meta link title style body main article header section div h1 h2 h3 p ul ol li a br \
-                                      figure figcaption span table caption thead tbody tr th td details summary svg desc g path text \
+                                      figure figcaption span table caption thead tbody tr th td svg desc g path text \
                                       circle"
             .split_whitespace()
             .collect();
@@ -102,14 +102,13 @@ fn texts_fit_and_cannot_steer_a_terminal() {
         let one = std::slice::from_ref(&made);
         for width in [40, 80, 200] {
             let text = report::text(one, width);
-            let plots = report::plots(one, width, true);
-            for line in text.lines().chain(plots.lines()) {
+            for line in text.lines() {
                 assert!(line.chars().count() <= width, "{name}, {width} columns: {line}");
                 assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{name}: {line:?}");
                 assert_eq!(line.trim_end(), line, "{name}: {line:?}");
             }
         }
-        assert!(report::plots(one, 80, false).is_ascii(), "{name}");
+        assert!(report::ascii(&report::text(one, 80)).is_ascii(), "{name}");
         serde_json::to_string(&report::summaries(one)).unwrap();
     }
     report::text(&[], 80);
@@ -163,24 +162,17 @@ fn few_repetitions_show_nothing() {
 #[test]
 fn directions_have_each_their_best_number_of_streams() {
     let text = text(&generated::net());
-    says(&text, "Out (from here): 6 streams are best (46.7 MiB/s, 0.392 Gbit/s), 4.89 times 1 stream; 16 streams: 26 % less.");
-    says(&text, "In (to here): 6 streams are best (25.2 MiB/s, 0.211 Gbit/s), 1.36 times 1 stream; 16 streams: 58 % less.");
-}
-
-#[test]
-fn the_tuner_is_compared_with_the_best_fixed_point() {
-    let text = text(&generated::sweep());
-    says(&text, "Put (from here): best fixed point: 8 streams, chunks of 4 MiB, 4 logins, 624 MiB/s.");
-    says(&text, "haul's own choice: 565 MiB/s, 91 % of the best speed.");
+    says(&text, "Out (from here): 6 streams are best (47.1 MiB/s, 0.395 Gbit/s), 4.85 times 1 stream; 16 streams: 24 % less.");
+    says(&text, "In (to here): 6 streams are best (26.0 MiB/s, 0.218 Gbit/s), 1.42 times 1 stream; 16 streams: 60 % less.");
 }
 
 #[test]
 fn directories_of_their_own_make_the_difference() {
     let text = text(&generated::files());
-    says(&text, "Create, files of 4 KiB: 1,939 operations/s at best, with 32 threads, own directories.");
-    says(&text, "With 32 threads own directories are 10.4 times as fast as one shared directory.");
+    says(&text, "Create, files of 4 KiB: 2,002 operations/s at best, with 32 threads, own directories.");
+    says(&text, "With 32 threads own directories are 10.6 times as fast as one shared directory.");
     let page = page(&generated::files());
-    says(&page, "Own directories: 32 threads are best (1,939 operations/s), 21.6 times 1 thread.");
+    says(&page, "Own directories: 32 threads are best (2,002 operations/s), 22.7 times 1 thread.");
 }
 
 /// As 2 processors really show 8 threads: the first ends before the others have begun.
@@ -238,18 +230,6 @@ fn what_was_cut_off_is_no_headline_and_unequal_work_has_no_durations() {
     says(&page(&equal), "Duration: Read");
 }
 
-#[test]
-fn settings_are_words_and_units_are_binary() {
-    let (mut header, samples) = cut_off(1.0, false);
-    header.settings = serde_json::from_value(json!({"duration_seconds": null, "file_sizes": [6500], "fsync": false})).unwrap();
-    let page = page(&(header, samples));
-    says(&page, "File sizes</th><td data-name=\"Value\">6.35 KiB</td>");
-    says(&page, "Fsync</th><td data-name=\"Value\">no</td>");
-    for raw in ["duration_seconds", "null", "MB/s", "kB"] {
-        assert!(!page.contains(raw), "{raw}");
-    }
-}
-
 /// As `bench net` keeps them: the round trip is asked by itself, and carries nothing.
 #[test]
 fn a_round_trip_is_no_rate_that_failed() {
@@ -266,7 +246,7 @@ fn a_round_trip_is_no_rate_that_failed() {
     };
     let made = (header, std::iter::once(asked).chain(own).collect::<Vec<_>>());
     let words = text(&made);
-    says(&words, "Out (from here): 6 streams are best (46.7 MiB/s, 0.392 Gbit/s)");
+    says(&words, "Out (from here): 6 streams are best (47.1 MiB/s, 0.395 Gbit/s)");
     says(&words, "A round trip takes 30.2 ms.");
     let page = page(&made);
     assert!(!page.contains("failed") && page.contains("Gbit/s</th>"), "{words}");
@@ -303,24 +283,4 @@ fn runs_are_set_beside_each_other() {
     }
     let changes = compare_runs(&before, &less);
     assert!(changes.iter().filter(|c| c.contender == "cp").all(|c| c.words() == "different amounts of work"), "{changes:?}");
-}
-
-#[test]
-fn what_went_wrong_is_in_no_number() {
-    let (header, mut samples) = generated::compare();
-    let clean = report::summaries(&[(header.clone(), samples.clone())]);
-    let mut wrong: Vec<_> = samples.iter().filter(|s| s.contender == "cp").cloned().collect();
-    for sample in &mut wrong {
-        sample.outcome = Outcome::Wrong;
-        sample.seconds = Some(0.001);
-        sample.repetition += 5;
-    }
-    samples.extend(wrong);
-    let dirty = report::summaries(&[(header, samples)]);
-    for (a, b) in clean["runs"][0]["points"].as_array().unwrap().iter().zip(dirty["runs"][0]["points"].as_array().unwrap()) {
-        assert_eq!(a["seconds"], b["seconds"]);
-        if b["contender"] == "cp" {
-            assert_eq!((&b["failures"][0]["outcome"], &b["failures"][0]["count"]), (&"wrong".into(), &8.into()), "{b}");
-        }
-    }
 }

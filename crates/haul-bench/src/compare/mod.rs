@@ -3,5 +3,5 @@
 pub mod table;
 pub mod words;
 
-pub use table::{BUILT_IN, Route, Tool};
+pub use table::{BUILT_IN, Tool};
 pub use words::Words;

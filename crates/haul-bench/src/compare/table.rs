@@ -5,51 +5,16 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::words::{Words, fill, fill_text};
 use crate::comparison::Call;
 
-/// The table that is built in.
 pub const BUILT_IN: &str = include_str!("tools.conf");
 
 /// From where to where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    LocalLocal,
-    LocalHost,
-    HostLocal,
-    LocalS3,
-    S3Local,
-    LocalFtp,
-    FtpLocal,
-    LocalFtps,
-    FtpsLocal,
-    LocalGridFtp,
-    GridFtpLocal,
-    HttpLocal,
-}
-
-impl Route {
-    pub const ALL: [(Route, &str); 12] = [
-        (Route::LocalLocal, "local-local"),
-        (Route::LocalHost, "local-host"),
-        (Route::HostLocal, "host-local"),
-        (Route::LocalS3, "local-s3"),
-        (Route::S3Local, "s3-local"),
-        (Route::LocalFtp, "local-ftp"),
-        (Route::FtpLocal, "ftp-local"),
-        (Route::LocalFtps, "local-ftps"),
-        (Route::FtpsLocal, "ftps-local"),
-        (Route::LocalGridFtp, "local-gridftp"),
-        (Route::GridFtpLocal, "gridftp-local"),
-        (Route::HttpLocal, "http-local"),
-    ];
-
-    pub fn word(self) -> &'static str {
-        Route::ALL.iter().find(|(route, _)| *route == self).map_or("", |(_, word)| word)
-    }
-}
+pub const ROUTES: &str = "local-local local-host host-local local-s3 s3-local local-ftp ftp-local local-ftps ftps-local \
+                          local-gridftp gridftp-local http-local";
 
 /// What a line is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Case {
-    route: Route,
+    route: String,
     /// Only for a directory, or only for one file.
     dir: Option<bool>,
 }
@@ -63,15 +28,14 @@ impl Case {
             Some("file") => Some(false),
             Some(_) => return None,
         };
-        Some(Case { route: Route::ALL.iter().find(|(_, name)| *name == word)?.0, dir })
+        ROUTES.split(' ').any(|route| route == word).then(|| Case { route: word.to_string(), dir })
     }
 
-    fn fits(self, route: Route, is_dir: bool) -> bool {
+    fn fits(&self, route: &str, is_dir: bool) -> bool {
         self.route == route && self.dir.is_none_or(|dir| dir == is_dir)
     }
 }
 
-/// A tool as the table has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tool {
     pub name: String,
@@ -89,31 +53,30 @@ impl Tool {
     }
 
     /// Whether it has a command for this at all.
-    pub fn goes(&self, route: Route, is_dir: bool) -> bool {
+    pub fn goes(&self, route: &str, is_dir: bool) -> bool {
         self.stages(route, is_dir).is_some()
     }
 
-    fn stages(&self, route: Route, is_dir: bool) -> Option<&Vec<Vec<String>>> {
+    fn stages(&self, route: &str, is_dir: bool) -> Option<&Vec<Vec<String>>> {
         self.commands.iter().find(|(case, _)| case.fits(route, is_dir)).map(|(_, stages)| stages)
     }
 
     /// The programs that must be on this machine, as they are written: those that begin its commands, then those that these
     /// start in turn.
-    pub fn programs(&self, route: Route, is_dir: bool) -> Vec<&str> {
+    pub fn programs(&self, route: &str, is_dir: bool) -> Vec<&str> {
         let first = self.stages(route, is_dir).into_iter().flatten().filter_map(|stage| stage.first());
         first.chain(&self.needs).map(String::as_str).collect()
     }
 
-    /// Its command as the table has it.
-    pub fn template(&self, route: Route, is_dir: bool) -> String {
+    pub fn template(&self, route: &str, is_dir: bool) -> String {
         let stages = self.stages(route, is_dir).into_iter().flatten();
         stages.map(|stage| stage.join(" ")).collect::<Vec<_>>().join(" | ")
     }
 
     /// Its command for one copy. Errors: `Usage` where there is none, or a name cannot be put into it.
-    pub fn call(&self, route: Route, is_dir: bool, words: &Words) -> Result<Call> {
+    pub fn call(&self, route: &str, is_dir: bool, words: &Words) -> Result<Call> {
         let refuse = |reason: String| Error::new(ErrorKind::Usage, "make a command").at(self.name.as_bytes()).because(reason);
-        let stages = self.stages(route, is_dir).ok_or_else(|| refuse(format!("has no command for {}", route.word())))?;
+        let stages = self.stages(route, is_dir).ok_or_else(|| refuse(format!("has no command for {}", route)))?;
         let stages = stages.iter().map(|stage| fill(stage, words)).collect::<Result<_, _>>().map_err(refuse)?;
         let input = self.inputs.iter().find(|(case, _)| case.fits(route, is_dir));
         let input = input.map(|(_, text)| fill_text(text, words)).transpose().map_err(refuse)?;
@@ -177,7 +140,7 @@ fn entry(tool: &mut Tool, key: &str, value: &str) -> Result<(), String> {
         }
         _ => {
             let (key, is_input) = key.strip_prefix("input ").map_or((key, false), |key| (key.trim(), true));
-            let routes = Route::ALL.map(|(_, word)| word).join(", ");
+            let routes = ROUTES.replace(' ', ", ");
             let case = Case::parse(key)
                 .ok_or_else(|| format!("'{key}' is none of version, needs, env, {routes} (with .dir or .file), input ROUTE"))?;
             match is_input {
@@ -222,19 +185,19 @@ mod tests {
             assert!(names.contains(&name), "{name}");
         }
         let tar = &tools[names.iter().position(|name| *name == "tar").unwrap()];
-        assert_eq!(tar.programs(Route::LocalHost, true), ["tar", "ssh"]);
-        assert!(!tar.goes(Route::LocalS3, true));
+        assert_eq!(tar.programs("local-host", true), ["tar", "ssh"]);
+        assert!(!tar.goes("local-s3", true));
         // What a launcher starts is no less needed than the launcher.
         for tool in &tools {
             for word in ["mpirun", "mpiexec", "srun"] {
-                let programs = tool.programs(Route::LocalLocal, true);
+                let programs = tool.programs("local-local", true);
                 assert!(!programs.contains(&word) || programs.contains(&tool.name.as_str()), "{}: {programs:?}", tool.name);
             }
         }
         // Every word in it can be filled in.
         let words = Words::sample();
         for tool in &tools {
-            for (route, _) in Route::ALL {
+            for route in ROUTES.split(' ') {
                 for is_dir in [true, false] {
                     if tool.goes(route, is_dir) {
                         tool.call(route, is_dir, &words).unwrap_or_else(|e| panic!("{}: {e}", tool.name));
@@ -249,8 +212,8 @@ mod tests {
         let base = parse("[a]\nlocal-local = a {src}\n[b]\nlocal-local = b {src}\n", &[]).unwrap();
         let both = parse("# mine\n[b]\nlocal-local.dir = b -x \"{src} and more\" {dst}\n[c]\nlocal-host = c\n", &base).unwrap();
         assert_eq!(both.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        assert_eq!(both[1].template(Route::LocalLocal, true), "b -x {src} and more {dst}");
-        assert!(!both[1].goes(Route::LocalLocal, false));
+        assert_eq!(both[1].template("local-local", true), "b -x {src} and more {dst}");
+        assert!(!both[1].goes("local-local", false));
         let only = parse("builtin = no\n[c]\nlocal-local = c\n", &base).unwrap();
         assert_eq!(only.len(), 1);
     }

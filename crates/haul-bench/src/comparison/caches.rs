@@ -47,7 +47,6 @@ impl Caches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub drop: bool,
-    /// As a sample has it.
     pub words: &'static str,
 }
 

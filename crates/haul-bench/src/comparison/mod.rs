@@ -5,7 +5,6 @@
 //!     new directory -> caches -> timed copy -> verification -> removal -> sample
 //! ```
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -16,7 +15,6 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
-use serde_json::Value;
 
 use crate::process::{self, Bounds, Ending, Group, Ran};
 use crate::record::{Header, Outcome, Run, Sample};
@@ -28,7 +26,6 @@ pub mod verification;
 pub use caches::{Caches, Settled};
 pub use source::Source;
 
-/// A place for copies.
 pub trait Target {
     /// Makes the empty directory `name`. Errors: `Exists` where anything is there.
     fn make(&self, name: &str) -> Result<()>;
@@ -36,7 +33,6 @@ pub trait Target {
     /// Removes it with all that is in it; no error if it is not there.
     fn clear(&self, name: &str) -> Result<()>;
 
-    /// Opens it as it is now.
     fn open(&self, name: &str) -> Result<Arc<dyn Store>>;
 
     /// Its path, if it is on this machine.
@@ -83,16 +79,14 @@ fn unnamed() -> std::io::Result<std::fs::File> {
 /// Makes the command of a contender for the copy that goes into the directory of this name.
 pub type Prepare<'a> = Box<dyn Fn(&str) -> Result<Call> + 'a>;
 
-/// A tool, or haul with some settings.
+/// A tool, or haul with a number of workers.
 pub struct Contender<'a> {
     pub name: String,
-    pub factors: BTreeMap<String, Value>,
     pub prepare: Prepare<'a>,
     /// Why it cannot run at all.
     pub absent: Option<String>,
 }
 
-/// The contenders, and how they are measured.
 pub struct Comparison<'a> {
     pub contenders: &'a [Contender<'a>],
     pub target: &'a dyn Target,
@@ -105,14 +99,12 @@ pub struct Comparison<'a> {
     /// For each copy.
     pub limit: Duration,
     pub caches: Settled,
-    /// Threads that verify the copies.
     pub threads: usize,
     pub cancel: &'a Cancel,
     /// The processes of the contender whose turn it is.
     pub group: &'a Group,
 }
 
-/// Progress of a comparison.
 #[derive(Debug)]
 pub enum Event<'a> {
     Begins {
@@ -164,9 +156,9 @@ impl Comparison<'_> {
     fn is_done(&self, run: &Run, contender: &Contender<'_>, repetition: u32) -> bool {
         let given_up = |sample: &&Sample| {
             let over = matches!(sample.outcome, Outcome::Missing | Outcome::Timeout);
-            over && sample.contender == contender.name && sample.factors == contender.factors
+            over && sample.contender == contender.name
         };
-        run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, &contender.factors, repetition))
+        run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, repetition))
     }
 
     /// Also returns the process that cannot be killed, if there is one.
@@ -179,7 +171,6 @@ impl Comparison<'_> {
     ) -> Result<(Sample, Option<u32>)> {
         let mut sample = Sample {
             contender: contender.name.clone(),
-            factors: contender.factors.clone(),
             repetition,
             at: jiff::Timestamp::now().to_string(),
             files: Some(self.source.files + self.source.links),

@@ -11,34 +11,29 @@ use haul_core::hash::Algorithm;
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Survey};
 
-/// One name of the source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// From the copy's directory on: it begins with the source's own name.
     pub path: Vec<u8>,
     pub kind: Kind,
     pub size: u64,
-    /// XXH3-128 of the content.
     pub hash: [u8; 16],
     pub mtime: Time,
     pub mode: u32,
     /// Inode, where the file has other names; else 0.
     pub shared: u64,
-    /// Where a symlink points.
     pub target: Vec<u8>,
 }
 
 /// The source as it was when the run began.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its own name.
     pub name: Vec<u8>,
     /// By path. Directories are among them only where the store has them as things of their own; fifos, sockets and devices never.
     pub records: Vec<Record>,
     pub files: u64,
     pub dirs: u64,
     pub links: u64,
-    /// Fifos, sockets, devices.
     pub specials: u64,
     pub bytes: u64,
     /// Of all that is compared: another number means another source.

@@ -20,7 +20,6 @@ const NAMED: usize = 3;
 /// Hard links that are followed up.
 const LINKS_KEPT: usize = 1 << 16;
 
-/// The result for one copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
     /// Names that are missing, too many, of another kind or size or content.

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::order::mix;
+use crate::order::{mix, words};
 
 /// The part that compresses is that of every block of this size, so that any compressor finds it.
 const BLOCK: u64 = 4096;
@@ -16,12 +16,10 @@ pub const STRIDE: u64 = 64 << 10;
 pub struct Content {
     /// Bytes of each block that do not compress; a multiple of eight.
     noise: u64,
-    /// Percent of the length that is hole.
     holes: u64,
 }
 
 impl Content {
-    /// Percents of 0 to 100.
     pub fn new(compressible: u32, sparse: u32) -> Content {
         let noise = (BLOCK * u64::from(100 - compressible.min(100)) / 100).next_multiple_of(8);
         Content { noise, holes: u64::from(sparse.min(100)) }
@@ -62,7 +60,6 @@ impl Content {
         (stride + phase) * self.holes / 100 - phase * self.holes / 100
     }
 
-    /// Bytes of a file that are not hole.
     pub fn stored(&self, seed: u64, size: u64) -> u64 {
         if self.holes == 0 || size == 0 {
             return size;
@@ -87,26 +84,6 @@ impl Content {
         let end = (first..strides.end).find(|stride| self.is_hole(seed, *stride)).unwrap_or(strides.end);
         Some((first * STRIDE).max(range.start)..(end * STRIDE).min(range.end))
     }
-}
-
-/// Writes the bytes of consecutive eight-byte words from byte `at` on.
-#[inline(always)]
-fn words(at: u64, into: &mut [u8], word: impl Fn(u64) -> u64) {
-    let skip = (at % 8) as usize;
-    let mut index = at / 8;
-    let mut rest = into;
-    if skip > 0 {
-        let many = (8 - skip).min(rest.len());
-        let (head, tail) = rest.split_at_mut(many);
-        head.copy_from_slice(&word(index).to_le_bytes()[skip..skip + many]);
-        (rest, index) = (tail, index + 1);
-    }
-    let (whole, tail) = rest.as_chunks_mut::<8>();
-    for chunk in whole {
-        *chunk = word(index).to_le_bytes();
-        index += 1;
-    }
-    tail.copy_from_slice(&word(index).to_le_bytes()[..tail.len()]);
 }
 
 #[cfg(test)]
@@ -147,18 +124,6 @@ mod tests {
         // Of many small files the same part is.
         let stored: u64 = (0..10_000).map(|seed| Content::new(0, 30).stored(mix(seed), 100)).sum();
         assert!((690_000..710_000).contains(&stored), "{stored}");
-    }
-
-    #[test]
-    fn other_files_and_places_are_other_bytes() {
-        let content = Content::new(0, 0);
-        let of = |seed, at| {
-            let mut bytes = [0; 4096];
-            content.fill(seed, at, &mut bytes);
-            bytes
-        };
-        assert_ne!(of(1, 0), of(2, 0));
-        assert_ne!(of(1, 0), of(1, 4096));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How much of a set exists, by looking up all of its names and counting all others.
+//! How much of a set exists, by looking up all of its names and counting all others; and whether it may be created there.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
+use haul_core::units::{bytes, count};
 use haul_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstatvfs, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::content::Content;
@@ -17,7 +18,6 @@ use super::worker::{BUFFER, Batches, Worker, together};
 /// The coarsest times of file systems in use: two seconds (FAT).
 const TIME_GRAIN: i64 = 2;
 
-/// How much of a set is in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Files and links that are as planned, by size and time, not by content.
@@ -30,7 +30,6 @@ pub struct Standing {
     pub begun: u64,
     /// Planned names that something else has, a file of the set that was changed among them.
     pub other: u64,
-    /// Names that are not planned.
     pub foreign: u64,
     /// One of the names that are in the way, below the top.
     pub example: Option<Vec<u8>>,
@@ -56,7 +55,6 @@ impl Standing {
     }
 }
 
-/// The state of an entry's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Absent,
@@ -92,33 +90,46 @@ pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce()
     })
 }
 
+/// How far a file holds what is planned.
+pub enum Held {
+    /// All that it has is right, and it ends there.
+    Until(u64),
+    /// The byte there is another, or behind the planned end.
+    DiffersAt(u64),
+}
+
+pub fn held(mut from: std::fs::File, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<Held> {
+    let length = (file.size + 1).min(BUFFER as u64) as usize;
+    let (mut found, mut planned, mut at) = (vec![0; length], vec![0; length], 0);
+    loop {
+        cancel.check()?;
+        let read = match from.read(&mut found) {
+            Ok(0) => return Ok(Held::Until(at)),
+            Ok(read) => read,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Error::io(e, "read").at(name)),
+        };
+        let known = ((file.size - at) as usize).min(read);
+        content.fill(file.seed, at, &mut planned[..known]);
+        if found[..known] != planned[..known] {
+            let first = found.iter().zip(&planned).position(|(a, b)| a != b).unwrap_or(0);
+            return Ok(Held::DiffersAt(at + first as u64));
+        }
+        if known < read {
+            return Ok(Held::DiffersAt(file.size));
+        }
+        at += read as u64;
+    }
+}
+
 /// Whether a file holds the beginning of what is planned, or all of it. Not so for one that cannot be read.
 pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<bool> {
     // A name that is a pipe by now does not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(false) };
-    let mut from = std::fs::File::from(fd);
-    if !from.metadata().map_err(|e| Error::io(e, "look up").at(name))?.is_file() {
-        return Ok(false);
-    }
-    let (mut found, mut planned, mut at) = (vec![0; BUFFER], vec![0; BUFFER], 0);
-    loop {
-        cancel.check()?;
-        let read = match from.read(&mut found) {
-            Ok(0) => return Ok(true),
-            Ok(read) => read,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(Error::io(e, "read").at(name)),
-        };
-        if at + read as u64 > file.size {
-            return Ok(false);
-        }
-        content.fill(file.seed, at, &mut planned[..read]);
-        if found[..read] != planned[..read] {
-            return Ok(false);
-        }
-        at += read as u64;
-    }
+    let from = std::fs::File::from(fd);
+    let is_file = from.metadata().map_err(|e| Error::io(e, "look up").at(name))?.is_file();
+    Ok(is_file && matches!(held(from, name, file, content, cancel)?, Held::Until(_)))
 }
 
 fn same_time(stat: &Stat, seed: u64) -> bool {
@@ -218,3 +229,52 @@ fn names(dir: BorrowedFd<'_>) -> Result<impl Iterator<Item = Result<Vec<u8>>>> {
         Err(e) => Some(Err(Error::io(e.into(), "list"))),
     }))
 }
+
+/// Whether a set may be created in a directory with this content.
+pub fn admit(standing: &Standing, add: bool) -> Result<()> {
+    if standing.is_empty() || standing.resumes() {
+        return Ok(());
+    }
+    let example = standing.example.as_deref().map_or(String::new(), |name| format!(" (for one, {})", haul_core::entry::show(name)));
+    let refuse = |why: String, hint: &str| Err(Error::new(ErrorKind::Usage, "make data").because(why).hint(hint));
+    let taken = standing.other;
+    match () {
+        () if taken > 0 => {
+            let names =
+                if taken == 1 { "one name of the data set is".into() } else { format!("{} names of the data set are", count(taken)) };
+            refuse(
+                format!("{names} in use by something else{example}"),
+                "nothing was overwritten; name another directory, or move these files away",
+            )
+        }
+        () if add => Ok(()),
+        () => {
+            let names = if standing.foreign == 1 { "one name".into() } else { format!("{} names", count(standing.foreign)) };
+            refuse(
+                format!("the directory is not empty: it has {names} that are not in the data set{example}"),
+                "name another directory, or add the data set with --add",
+            )
+        }
+    }
+}
+
+/// Asks for space and inodes before anything is made.
+pub fn room(plan: &Plan, top: BorrowedFd<'_>, standing: &Standing) -> Result<()> {
+    let free = fstatvfs(top).map_err(|e| Error::io(e.into(), "ask for free space"))?;
+    let totals = plan.totals();
+    let dirs = totals.dirs.saturating_sub(standing.dirs);
+    let needed = totals.allocated.saturating_sub(standing.allocated) + dirs * BLOCK;
+    let inodes = (totals.files + totals.symlinks).saturating_sub(standing.complete) + dirs;
+    let left = if rustix::process::geteuid().is_root() { free.f_bfree } else { free.f_bavail }.saturating_mul(free.f_frsize);
+    let refuse = |why: String| Err(Error::new(ErrorKind::NoSpace, "make data").because(why).hint(SMALLER));
+    if needed > left {
+        return refuse(format!("the data set needs {}, and the file system has {} free", bytes(needed), bytes(left)));
+    }
+    // File systems that make inodes as they are needed say 0 of 0.
+    if free.f_files > 0 && inodes > free.f_favail {
+        return refuse(format!("the data set needs {} inodes, and the file system has {} free", count(inodes), count(free.f_favail)));
+    }
+    Ok(())
+}
+
+const SMALLER: &str = "--scale N makes the data set N times smaller; nothing was created";

@@ -16,8 +16,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, f
 use rustix::fs::{linkat, mkdirat, openat, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
 
-use super::admit::{admit, room};
-use super::look::{Found, holds_beginning, look, survey};
+use super::look::{Found, admit, holds_beginning, look, room, survey};
 use super::order::mix;
 use super::plan::{File, Kind, Plan, mtime};
 use super::worker::{BUFFER, Batches, Worker, open_top, together};
@@ -25,7 +24,6 @@ use super::worker::{BUFFER, Batches, Worker, open_top, together};
 /// Failures that are reported; the others are counted.
 const MOST_FAILURES: usize = 20;
 
-/// How a set is made.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
     pub threads: usize,
@@ -47,10 +45,8 @@ pub struct Tally {
     pub kept: AtomicU64,
 }
 
-/// What a run has made.
 #[derive(Debug)]
 pub struct Made {
-    /// Files and links of this run.
     pub entries: u64,
     pub bytes: u64,
     pub dirs: u64,
@@ -58,7 +54,6 @@ pub struct Made {
     pub kept: u64,
     /// Names that could not be made.
     pub failed: u64,
-    /// The first of them.
     pub failures: Vec<Error>,
     pub elapsed: Duration,
     /// A signal stopped it; all files are complete, and the same call resumes.
@@ -285,7 +280,6 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Length, attributes and time.
     fn finish(&self, fd: &Written, file: &File) -> Result<()> {
         if self.plan.content.ends_in_hole(file.seed, file.size) {
             ftruncate(fd, file.size).map_err(|e| Error::io(e.into(), "set length"))?;

@@ -8,7 +8,6 @@
 //!
 //! Nothing is stored about a set: a file is complete if it has the planned size and time, which is set last.
 
-mod admit;
 mod content;
 mod law;
 mod look;
@@ -17,7 +16,6 @@ mod names;
 mod order;
 mod plan;
 mod profile;
-mod read;
 mod skeleton;
 mod spec;
 #[cfg(test)]
@@ -28,9 +26,8 @@ mod worker;
 pub use look::Standing;
 pub(crate) use make::close;
 pub use make::{How, Made, Tally, make};
-pub use plan::{Bin, Entry, File, Histogram, Kind, Options, Plan, Totals, mtime};
-pub use profile::Profile;
-pub use read::read;
+pub use plan::{Bin, File, Histogram, Kind, Options, Plan, Totals, mtime};
+pub use profile::{Profile, read};
 pub use skeleton::Shape;
 pub use spec::{SizeParser, Spec};
 pub use verify::{Difference, Verified, verify};

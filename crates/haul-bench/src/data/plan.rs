@@ -29,10 +29,8 @@ pub struct Options {
     pub odd_names: u32,
 }
 
-/// What a plan comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Regular files.
     pub files: u64,
     pub symlinks: u64,
     /// Further names of files.
@@ -69,7 +67,6 @@ pub enum Kind {
     HardLink(u64),
 }
 
-/// A file or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
     pub kind: Kind,
@@ -77,13 +74,6 @@ pub struct File {
     pub size: u64,
     /// Of the content and the times.
     pub seed: u64,
-}
-
-/// A file or link with its path below the top.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub path: Vec<u8>,
-    pub file: File,
 }
 
 /// Files by size: of each power of two, how many are at least as large and below the next, and their bytes.
@@ -160,7 +150,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds up all files.
     fn weigh(&mut self) -> Result<(), String> {
         let (mut totals, mut bins) = (self.totals, [Bin::default(); 65]);
         for file in (0..self.skeleton.entries()).map(|number| self.file(number)).filter(|file| file.kind == Kind::Regular) {
@@ -182,11 +171,6 @@ impl Plan {
 
     pub fn histogram(&self) -> &Histogram {
         &self.histogram
-    }
-
-    /// Every file and link with its path, in no order that means anything.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        (0..self.skeleton.entries()).map(|number| Entry { path: self.path(number), file: self.file(number) })
     }
 
     /// The rank of an entry: where it comes when links are sorted before files.

@@ -1,7 +1,15 @@
 //! What a real tree looks like: how large its files are, how deep, how many in a directory, how long their names. Histograms
 //! only, so that a tree of any size fits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use haul_core::cancel::Cancel;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask};
+use haul_core::survey::{Descend, Survey};
+use haul_core::{Error, Result};
+use haul_local::{Local, Options};
 
 use super::law::Law;
 use super::skeleton::{MOST_DEPTH, Row, hang};
@@ -101,34 +109,51 @@ impl Profile {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+#[derive(Default)]
+struct Found {
+    profile: Profile,
+    /// Files and links, and directories, directly in each directory.
+    dirs: HashMap<Vec<u8>, (u64, u64)>,
+    /// Files with several names: device and inode.
+    links: HashSet<(u64, u64)>,
+}
 
-    proptest! {
-        #[test]
-        fn steps_rise_with_the_size(size in 0u64..1 << 62) {
-            prop_assert!(size_step(size) <= size_step(size + 1));
-            if size >= 16 {
-                prop_assert!(size_step(size) < size_step(size + size / 7 + 1));
+/// What a tree looks like. Directories that cannot be read count as empty and are passed to `unreadable`. `spill` is a directory
+/// for names that do not fit into memory.
+pub fn read(dir: &Path, threads: usize, cancel: &Cancel, spill: &Path, unreadable: &(dyn Fn(Error) + Sync)) -> Result<Profile> {
+    let store = Local::open(dir, Options::default())?;
+    let found = Mutex::new(Found { dirs: [(Vec::new(), (0, 0))].into(), ..Found::default() });
+    let visit = |entry: &Entry| {
+        found.lock().unwrap_or_else(PoisonError::into_inner).note(entry);
+        Descend::Yes
+    };
+    let survey = Survey { store: &store, threads, want: MetaMask::NONE, cancel, spill };
+    survey.run(&Dir::root(), &visit, &|e, _| unreadable(e))?;
+    let Found { mut profile, dirs, .. } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (path, (entries, subdirs)) in dirs {
+        let depth = if path.is_empty() { 0 } else { path.split(|byte| *byte == b'/').count() as u32 };
+        profile.dir(depth, entries, subdirs);
+    }
+    Ok(profile)
+}
+
+impl Found {
+    fn note(&mut self, entry: &Entry) {
+        let is_dir = entry.kind == Kind::Dir;
+        match entry.kind {
+            Kind::Dir => {
+                self.dirs.entry(entry.name.path()).or_default();
+            }
+            Kind::File if entry.nlink > 1 && !self.links.insert((entry.dev, entry.ino)) => self.profile.hard_links += 1,
+            Kind::File => self.profile.file(entry.size),
+            Kind::Link => self.profile.symlinks += 1,
+            _ => {
+                self.profile.specials += 1;
+                return;
             }
         }
-
-        #[test]
-        fn rows_rise_with_the_crowd(entries in 0u64..1 << 40) {
-            prop_assert!(crowd(entries) <= crowd(entries + 1));
-            prop_assert!(crowd(entries) < crowd(entries * 2 + 1));
-        }
-
-        #[test]
-        fn parts_add_up(sizes in prop::collection::vec(0u64..1 << 40, 1..200), count in 1u64..1000) {
-            let mut profile = Profile::default();
-            sizes.iter().for_each(|size| profile.file(*size));
-            prop_assert_eq!(profile.sizes(count).iter().map(Law::count).sum::<u64>(), count);
-            let whole = profile.sizes(profile.files);
-            let bytes: u64 = whole.iter().map(|law| (0..law.count()).map(|rank| law.size(rank, 0)).sum::<u64>()).sum();
-            prop_assert_eq!(bytes, profile.bytes);
-        }
+        self.profile.name(&entry.name.leaf, is_dir);
+        let above = self.dirs.entry(entry.name.dir.path()).or_default();
+        if is_dir { above.1 += 1 } else { above.0 += 1 }
     }
 }

@@ -8,10 +8,8 @@ use super::order::{holder, share};
 /// More levels than the names in a path could have.
 pub const MOST_DEPTH: u32 = 1000;
 
-/// How the entries of a set are spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// All in one directory.
     pub flat: bool,
     /// Entries in a directory that has any.
     pub per_dir: Option<u64>,
@@ -67,7 +65,6 @@ impl Skeleton {
         Ok(Skeleton { rows: placed, dirs, entries })
     }
 
-    /// `entries` in this shape.
     pub fn of_shape(entries: u64, shape: Shape) -> Result<Skeleton, String> {
         let per_dir = shape.per_dir.unwrap_or(Shape::PER_DIR).max(1);
         let unshaped = shape.depth.is_none() && shape.width.is_none();
@@ -143,12 +140,10 @@ impl Skeleton {
         self.entries
     }
 
-    /// Levels below the top.
     pub fn depth(&self) -> u32 {
         self.rows.last().map_or(0, |placed| placed.row.depth)
     }
 
-    /// The directory that entry `entry` is in.
     pub fn dir_of(&self, entry: u64) -> u64 {
         let placed = &self.rows[self.rows.partition_point(|placed| placed.first_entry + placed.row.entries <= entry)];
         placed.first_dir + holder(placed.row.entries, placed.row.dirs, entry - placed.first_entry)

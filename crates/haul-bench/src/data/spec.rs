@@ -13,10 +13,8 @@ use super::skeleton::{Row, Skeleton};
 /// The most files of a set: at ten thousand a second it takes three hours to make them.
 pub const MOST_FILES: u64 = 100_000_000;
 
-/// A data set before it is scaled.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// As it was written.
     pub text: String,
     pub laws: Vec<Law>,
     /// Links besides the files and those that the options add.

@@ -22,6 +22,15 @@ fn plan(text: &str, options: &Options) -> Plan {
     Plan::new(&Spec::parse(text, &size).unwrap(), options).unwrap()
 }
 
+struct Entry {
+    path: Vec<u8>,
+    file: File,
+}
+
+fn entries(plan: &Plan) -> impl Iterator<Item = Entry> + '_ {
+    (0..plan.totals().entries()).map(|number| Entry { path: plan.path(number), file: plan.file(number) })
+}
+
 fn made(plan: &Plan, dir: &Path, threads: usize) -> Made {
     let how = How { threads, add: false, cancel: &Cancel::default(), tally: &Tally::default() };
     make(plan, dir, how).unwrap()
@@ -70,7 +79,7 @@ proptest! {
         let t = plan.totals();
         prop_assert_eq!((result.entries, result.bytes, result.dirs, result.failed), (t.entries(), t.bytes, t.dirs, 0));
         prop_assert_eq!(on_disk(dir.path()), [t.files, t.bytes, t.symlinks, t.hard_links, t.dirs]);
-        for entry in plan.entries() {
+        for entry in entries(&plan) {
             let meta = fs::symlink_metadata(dir.path().join(std::ffi::OsStr::from_bytes(&entry.path))).unwrap();
             prop_assert_eq!(meta.mtime(), mtime(entry.file.seed).secs);
         }
@@ -98,7 +107,7 @@ fn every_damage_is_found() {
     let dir = tempfile::tempdir().unwrap();
     made(&plan, dir.path(), 1);
     let of = |kind: fn(&Kind) -> bool| -> Vec<std::path::PathBuf> {
-        let entries = plan.entries().filter(|entry| kind(&entry.file.kind));
+        let entries = entries(&plan).filter(|entry| kind(&entry.file.kind));
         entries.map(|entry| dir.path().join(std::ffi::OsStr::from_bytes(&entry.path))).collect()
     };
     let (files, links, names) =
@@ -135,7 +144,7 @@ fn an_interrupted_run_resumes() {
     assert!(make(&plan, dir.path(), how).is_ok_and(|made| made.interrupted && made.entries == 0));
     made(&plan, dir.path(), 2);
     // As a kill leaves it: names that are missing, a file that is empty, one that ends too early, a link that was not made.
-    let paths: Vec<_> = plan.entries().map(|e| (dir.path().join(std::ffi::OsStr::from_bytes(&e.path)), e.file)).collect();
+    let paths: Vec<_> = entries(&plan).map(|e| (dir.path().join(std::ffi::OsStr::from_bytes(&e.path)), e.file)).collect();
     let alone: Vec<_> =
         paths.iter().filter(|(path, file)| file.kind == Kind::Regular && fs::metadata(path).unwrap().nlink() == 1).collect();
     for (path, _) in &alone[..50] {
@@ -184,7 +193,7 @@ fn what_was_changed_since_is_not_overwritten() {
     made(&plan, dir.path(), 2);
     let path = |kind: fn(&Kind) -> bool| {
         let mut paths =
-            plan.entries().filter(|entry| kind(&entry.file.kind)).map(|entry| dir.path().join(std::ffi::OsStr::from_bytes(&entry.path)));
+            entries(&plan).filter(|entry| kind(&entry.file.kind)).map(|entry| dir.path().join(std::ffi::OsStr::from_bytes(&entry.path)));
         paths.find(|path| !kind(&Kind::Regular) || fs::metadata(path).unwrap().nlink() == 1).unwrap()
     };
     let (regular, name) = (path(|kind| *kind == Kind::Regular), path(|kind| matches!(kind, Kind::HardLink(_))));

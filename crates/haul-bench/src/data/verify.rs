@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use haul_core::cancel::Cancel;
 use haul_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
-use rustix::io::{Errno, pread};
+use rustix::io::Errno;
 
-use super::look::{is_absent, listed};
+use super::look::{Held, held, is_absent, listed};
 use super::make::Tally;
 use super::plan::{File, Kind, Plan};
-use super::worker::{BUFFER, Batches, Worker, open_top, together};
+use super::worker::{Batches, Worker, open_top, together};
 
 /// Differences that are reported; the others are counted.
 const MOST_REPORTED: usize = 20;
@@ -101,7 +101,7 @@ pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &
 
 fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, number: u64, cancel: &Cancel) -> Result<Answer> {
     let plan = worker.plan;
-    let (file, name, mut buffer) = (plan.file(number), plan.file_name(number), worker.buffer());
+    let (file, name) = (plan.file(number), plan.file_name(number));
     let dir = match worker.dir(plan.skeleton.dir_of(number)) {
         Ok(dir) => dir,
         Err(e) if is_absent(&e) => return Ok(Answer::Missing),
@@ -113,7 +113,7 @@ fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, number: u64, cancel:
         Err(e) => return Err(Error::io(e.into(), "look up")),
     };
     let kind = FileType::from_raw_mode(stat.st_mode);
-    let answer = match file.kind {
+    Ok(match file.kind {
         Kind::Symlink(_) if kind != FileType::Symlink => Answer::Differs("not a symlink".into()),
         Kind::Symlink(to) => {
             let found = readlinkat(dir, name.as_slice(), Vec::new()).map_err(|e| Error::io(e.into(), "read link"))?;
@@ -129,37 +129,22 @@ fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, number: u64, cancel:
             match other {
                 Ok(other) if (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino) => Answer::Same(0),
                 // A copy that does not keep hard links is a file with the same bytes.
-                _ => match content(plan, dir, &name, &file, &mut buffer, cancel)? {
+                _ => match content(plan, dir, &name, &file, cancel)? {
                     Answer::Same(_) => Answer::Differs("a separate file instead of a hard link, with the right bytes".into()),
                     other => other,
                 },
             }
         }
-        Kind::Regular => content(plan, dir, &name, &file, &mut buffer, cancel)?,
-    };
-    worker.buffer = buffer;
-    Ok(answer)
+        Kind::Regular => content(plan, dir, &name, &file, cancel)?,
+    })
 }
 
-fn content(plan: &Plan, dir: BorrowedFd<'_>, name: &[u8], file: &File, buffer: &mut [u8], cancel: &Cancel) -> Result<Answer> {
+fn content(plan: &Plan, dir: BorrowedFd<'_>, name: &[u8], file: &File, cancel: &Cancel) -> Result<Answer> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty()).map_err(|e| Error::io(e.into(), "open"))?;
-    let (found, wanted) = buffer.split_at_mut(BUFFER / 2);
-    let mut at = 0;
-    while at < file.size {
-        cancel.check()?;
-        let many = match pread(&fd, &mut *found, at) {
-            Ok(0) => return Ok(Answer::Differs(format!("ends at byte {at}"))),
-            Ok(many) => many.min((file.size - at) as usize),
-            Err(Errno::INTR) => continue,
-            Err(e) => return Err(Error::io(e.into(), "read")),
-        };
-        plan.content.fill(file.seed, at, &mut wanted[..many]);
-        if found[..many] != wanted[..many] {
-            let first = found.iter().zip(wanted.iter()).position(|(a, b)| a != b).unwrap_or(0) as u64;
-            return Ok(Answer::Differs(format!("differs from byte {} on", at + first)));
-        }
-        at += many as u64;
-    }
-    Ok(Answer::Same(file.size))
+    Ok(match held(fd.into(), name, file, &plan.content, cancel)? {
+        Held::Until(at) if at == file.size => Answer::Same(at),
+        Held::Until(at) => Answer::Differs(format!("ends at byte {at}")),
+        Held::DiffersAt(at) => Answer::Differs(format!("differs from byte {at} on")),
+    })
 }

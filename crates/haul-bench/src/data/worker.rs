@@ -14,7 +14,6 @@ use crate::order::stride;
 
 /// Large enough that the cost of a call is small, small enough for the second-level cache.
 pub const BUFFER: usize = 1 << 20;
-/// Entries that a worker takes at once.
 const BATCH: u64 = 256;
 /// Directories above the current one that are kept open.
 const MOST_OPEN: usize = 32;
@@ -92,7 +91,6 @@ impl Batches {
         Batches { count, all, step: stride(all), next: AtomicU64::new(0) }
     }
 
-    /// Calls `each` with every number.
     pub fn work(&self, cancel: &Cancel, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
         loop {
             let nth = self.next.fetch_add(1, Ordering::Relaxed);

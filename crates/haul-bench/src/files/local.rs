@@ -21,7 +21,6 @@ use crate::data::close;
 /// Bytes of a listing that one call returns at the most, as glibc has it.
 const LISTING: usize = 32 << 10;
 
-/// The directory of a run.
 #[derive(Debug)]
 pub struct LocalPlace {
     top: OwnedFd,

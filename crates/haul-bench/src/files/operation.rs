@@ -25,11 +25,9 @@ pub enum Operation {
     /// Makes a directory beside the file.
     Mkdir,
     Rmdir,
-    /// Lists a directory.
     Readdir,
     /// Lists a directory and asks for the attributes of each file.
     LsL,
-    /// Removes the file, renamed or not.
     Delete,
     /// Removes the file after it was renamed.
     DeleteRenamed,
@@ -40,50 +38,31 @@ pub enum Operation {
 use Operation as Op;
 
 impl Operation {
-    pub const ALL: [Operation; 19] = [
-        Op::Create,
-        Op::Append,
-        Op::Overwrite,
-        Op::TruncateOverwrite,
-        Op::Read,
-        Op::Stat,
-        Op::Chmod,
-        Op::Rename,
-        Op::Setxattr,
-        Op::Getxattr,
-        Op::Symlink,
-        Op::Hardlink,
-        Op::Mkdir,
-        Op::Rmdir,
-        Op::Readdir,
-        Op::LsL,
-        Op::Delete,
-        Op::DeleteRenamed,
-        Op::Cleanup,
+    /// In the order of the operations.
+    pub const ALL: [(Operation, &str); 19] = [
+        (Op::Create, "create"),
+        (Op::Append, "append"),
+        (Op::Overwrite, "overwrite"),
+        (Op::TruncateOverwrite, "truncate-overwrite"),
+        (Op::Read, "read"),
+        (Op::Stat, "stat"),
+        (Op::Chmod, "chmod"),
+        (Op::Rename, "rename"),
+        (Op::Setxattr, "setxattr"),
+        (Op::Getxattr, "getxattr"),
+        (Op::Symlink, "symlink"),
+        (Op::Hardlink, "hardlink"),
+        (Op::Mkdir, "mkdir"),
+        (Op::Rmdir, "rmdir"),
+        (Op::Readdir, "readdir"),
+        (Op::LsL, "ls-l"),
+        (Op::Delete, "delete"),
+        (Op::DeleteRenamed, "delete-renamed"),
+        (Op::Cleanup, "cleanup"),
     ];
 
     pub fn word(self) -> &'static str {
-        match self {
-            Op::Create => "create",
-            Op::Append => "append",
-            Op::Overwrite => "overwrite",
-            Op::TruncateOverwrite => "truncate-overwrite",
-            Op::Read => "read",
-            Op::Stat => "stat",
-            Op::Chmod => "chmod",
-            Op::Rename => "rename",
-            Op::Setxattr => "setxattr",
-            Op::Getxattr => "getxattr",
-            Op::Symlink => "symlink",
-            Op::Hardlink => "hardlink",
-            Op::Mkdir => "mkdir",
-            Op::Rmdir => "rmdir",
-            Op::Readdir => "readdir",
-            Op::LsL => "ls-l",
-            Op::Delete => "delete",
-            Op::DeleteRenamed => "delete-renamed",
-            Op::Cleanup => "cleanup",
-        }
+        Op::ALL[self as usize].1
     }
 
     /// An operation by its name, with `_` for `-`, or a synonym.
@@ -93,11 +72,10 @@ impl Operation {
             "link" => Some(Op::Hardlink),
             "unlink" | "rm" => Some(Op::Delete),
             "list" => Some(Op::Readdir),
-            _ => Op::ALL.into_iter().find(|op| op.word() == word),
+            _ => Op::ALL.into_iter().find(|(_, name)| *name == word).map(|(op, _)| op),
         }
     }
 
-    /// Bytes of files pass.
     pub fn moves_bytes(self) -> bool {
         self.writes() || self == Op::Read
     }
@@ -241,8 +219,8 @@ mod tests {
 
     #[test]
     fn names_go_both_ways() {
-        for op in Operation::ALL {
-            assert_eq!(Operation::parse(op.word()), Some(op));
+        for (op, word) in Operation::ALL {
+            assert_eq!((Operation::parse(word), op.word()), (Some(op), word));
         }
         assert_eq!(Operation::parse("Create"), None);
         assert_eq!(Operation::parse(""), None);

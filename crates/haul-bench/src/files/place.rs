@@ -38,13 +38,11 @@ impl Tree {
     }
 }
 
-/// The directories below each tree.
 #[derive(Clone, Debug)]
 pub struct Layout {
     pub same_dir: bool,
     /// Of one thread, in one directory.
     pub files_per_dir: u64,
-    /// Files of each thread.
     pub counts: Vec<u64>,
 }
 
@@ -54,7 +52,6 @@ impl Layout {
         if self.same_dir { format!("d{number:04}") } else { format!("t{thread:03}-d{number:04}") }
     }
 
-    /// All of one tree.
     pub fn leaves(&self) -> Vec<String> {
         let dirs = |count: &u64| count.div_ceil(self.files_per_dir).max(1);
         if self.same_dir {
@@ -122,9 +119,7 @@ impl Leaf {
 /// What the files of a run are like at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes that create writes, and each append.
     pub size: u64,
-    /// Appends so far.
     pub appended: u64,
     /// Times the files were written over.
     pub version: u32,
@@ -184,7 +179,6 @@ impl Content {
     }
 }
 
-/// How the operations are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
     pub fsync: bool,
@@ -220,7 +214,6 @@ pub trait Place: Send + Sync {
 
     fn space(&self) -> Result<Option<Space>>;
 
-    /// Makes both trees with these directories.
     fn lay(&self, layout: &Layout) -> Result<()>;
 
     /// Removes everything below the directory; `Cancelled` when it is stopped.
@@ -260,14 +253,6 @@ mod tests {
         assert_eq!(of(Role::Dir, 0, 0), "d000-0000000");
         assert_eq!(of(Role::Symlink, 1023, 12_345_678), "s1023-12345678");
         assert_eq!(Leaf::new(Role::Hardlink, 9_999_999, u64::MAX).c_str().to_bytes(), b"h9999999-99999999999999");
-    }
-
-    #[test]
-    fn directories_are_shared_or_not() {
-        let layout = Layout { same_dir: true, files_per_dir: 10, counts: vec![25, 24] };
-        assert_eq!(layout.leaves(), ["d0000", "d0001", "d0002"]);
-        let layout = Layout { same_dir: false, files_per_dir: 10, counts: vec![11, 10] };
-        assert_eq!(layout.leaves(), ["t000-d0000", "t000-d0001", "t001-d0000"]);
     }
 
     #[test]

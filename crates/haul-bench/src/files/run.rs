@@ -26,7 +26,6 @@ const NOTHING: &str = "no operation ended within the time; give --duration more 
 const AWAKE: Duration = Duration::from_millis(1);
 const AWAKE_EACH: Duration = Duration::from_micros(20);
 
-/// Progress of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The `number`-th of `of` cases begins, from 1.
@@ -49,7 +48,6 @@ pub enum Event<'a> {
     Nothing(Operation),
 }
 
-/// One operation in one case.
 #[derive(Debug)]
 pub struct Measured {
     pub operation: Operation,
@@ -60,7 +58,6 @@ pub struct Measured {
     pub at: String,
     /// Files of each thread; of the first one where they differ.
     pub each: u64,
-    /// Files of all threads.
     pub asked: u64,
     pub tally: Tally,
     /// How long the window was open.
@@ -139,7 +136,6 @@ struct Worked {
     limited: bool,
 }
 
-/// One operation in one case.
 struct Work<'a> {
     place: &'a Arc<dyn Place>,
     settings: &'a Settings,

@@ -17,7 +17,6 @@ const MOST_BUFFERS: u64 = 1 << 30;
 /// Space is given in pieces of this size nearly everywhere.
 const BLOCK: u64 = 4 << 10;
 
-/// How many files there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     Each(u64),
@@ -42,11 +41,9 @@ pub struct Settings {
     pub manner: Manner,
     /// No operation is measured, and no preparation made, for longer.
     pub limit: Option<Duration>,
-    /// At least 1.
     pub repeat: u32,
 }
 
-/// One combination of the varied settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     pub threads: u32,
@@ -127,7 +124,6 @@ impl Settings {
         Ok(())
     }
 
-    /// For the header of a run.
     pub fn to_settings(&self) -> BTreeMap<String, Value> {
         let words: Vec<&str> = self.operations.iter().map(|op| op.word()).collect();
         let (count, total) = match self.count {

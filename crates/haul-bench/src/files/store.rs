@@ -19,7 +19,6 @@ mod runner;
 const BATCH: usize = 1000;
 const MODE: u32 = 0o644;
 
-/// The directory of a run in a store.
 #[derive(Debug)]
 pub struct StorePlace {
     store: Arc<dyn Store>,
@@ -47,7 +46,6 @@ impl StorePlace {
         self.top.child(tree.leaf().as_bytes())
     }
 
-    /// Removes what is in a directory.
     fn empty(&self, dir: &Dir, cancel: &Cancel) -> Result<()> {
         loop {
             cancel.check()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use haul_core::cancel::{Cancel, Stop};
+use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
 use haul_local::{Local, Options};
@@ -216,7 +216,6 @@ struct Paced {
     each: Duration,
     /// The second thread is busy for as long in each operation, and not only asleep.
     busy: bool,
-    cancel: Option<(u64, Cancel)>,
 }
 
 struct PacedRunner {
@@ -255,13 +254,13 @@ impl OpRunner for PacedRunner {
     fn enter(&mut self, _: u64) -> Result<()> {
         Ok(())
     }
-    fn work(&mut self, index: u64) -> Result<Done> {
-        let Paced { first, each, busy, cancel } = &self.place;
+    fn work(&mut self, _: u64) -> Result<Done> {
+        let Paced { first, each, busy } = &self.place;
         if self.task.thread == 0 {
             first.fetch_add(1, Ordering::SeqCst);
         } else {
             // Nothing before the first thread has done all, and then slowly.
-            while first.load(Ordering::SeqCst) < 50 && cancel.is_none() {
+            while first.load(Ordering::SeqCst) < 50 {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -272,11 +271,6 @@ impl OpRunner for PacedRunner {
             while nanos(used()) - begun < each.as_nanos() as i64 {}
         }
         std::thread::sleep(if self.task.thread == 0 { Duration::ZERO } else { *each });
-        if let Some((at, cancel)) = cancel
-            && index == *at
-        {
-            cancel.set(Stop::Signal);
-        }
         Ok(Done { files: 1, bytes: 100, requests: 1 })
     }
     fn list(&mut self, _: u64, _: u64) -> Result<Done> {
@@ -284,15 +278,15 @@ impl OpRunner for PacedRunner {
     }
 }
 
-fn paced(each: u64, cancel: Option<(u64, Cancel)>) -> Arc<dyn Place> {
-    Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(each), busy: false, cancel })
+fn paced(each: u64) -> Arc<dyn Place> {
+    Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(each), busy: false })
 }
 
 #[test]
 fn a_slow_thread_counts_no_longer_than_the_fast_one_works() {
     let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create") };
     let mut found = None;
-    measure(&paced(5, None), &settings, &mut |m| {
+    measure(&paced(5), &settings, &mut |m| {
         found = Some((m.tally.files, m.asked, m.tally.reached, m.limited, m.seconds < m.tally.whole()));
     });
     let (files, asked, reached, limited, shorter) = found.unwrap();
@@ -303,7 +297,7 @@ fn a_slow_thread_counts_no_longer_than_the_fast_one_works() {
 /// The slow thread is busy for a second in all, most of it after the window: that is not of what was counted.
 #[test]
 fn processor_time_is_that_of_the_window() {
-    let place = |busy| -> Arc<dyn Place> { Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(20), busy, cancel: None }) };
+    let place = |busy| -> Arc<dyn Place> { Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(20), busy }) };
     let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create") };
     for busy in [true, false] {
         measure(&place(busy), &settings, &mut |m| {
@@ -320,7 +314,7 @@ fn processor_time_is_that_of_the_window() {
 fn a_time_in_which_nothing_ended_is_no_rate_of_nothing() {
     let settings = Settings { threads: vec![1], count: Count::Each(50), limit: Some(Duration::from_nanos(1)), ..settings("create") };
     let mut found = 0;
-    measure(&paced(0, None), &settings, &mut |m| {
+    measure(&paced(0), &settings, &mut |m| {
         found += 1;
         let sample = m.sample();
         assert_eq!((m.tally.files, sample.outcome), (0, Outcome::Failed));
@@ -334,47 +328,13 @@ fn a_time_that_is_over_leaves_the_first_files_for_what_comes_next() {
     let settings =
         Settings { threads: vec![2], count: Count::Each(50), limit: Some(Duration::from_millis(100)), ..settings("create stat delete") };
     let mut found = Vec::new();
-    measure(&paced(30, None), &settings, &mut |m| {
+    measure(&paced(30), &settings, &mut |m| {
         found.push((m.asked, m.tally.reached, m.limited, m.failure.is_none()));
     });
     let (asked, made, limited, well) = found[0];
     assert!(asked == 100 && (50..100).contains(&made) && limited && well, "{found:?}");
     assert_eq!(found[1].0, made, "{found:?}");
     assert_eq!(found.len(), 3);
-}
-
-#[test]
-fn a_cancelled_run_stops_after_its_operation() {
-    let cancel = Cancel::default();
-    let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create stat") };
-    let mut found = Vec::new();
-    let ended = run(&paced(1, Some((10, cancel.clone()))), &settings, &cancel, &|_, _, _, _| false, &mut |event| {
-        if let Event::Measured(m) = event {
-            found.push((m.operation, m.sample().outcome));
-        }
-        Ok(())
-    });
-    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
-    assert_eq!(found, [(Operation::Create, Outcome::Interrupted)]);
-}
-
-#[test]
-fn what_was_measured_is_not_measured_again() {
-    let settings = Settings { threads: vec![1, 2], count: Count::Each(3), repeat: 2, ..settings("create stat") };
-    let mut found = Vec::new();
-    let have = |op: Operation, case: Case, each: u64, repetition: u32| {
-        assert_eq!(each, 3);
-        repetition == 1 && (case.threads == 1 || op == Operation::Create)
-    };
-    let place = paced(0, Some((u64::MAX, Cancel::default())));
-    run(&place, &settings, &Cancel::default(), &have, &mut |event| {
-        if let Event::Measured(m) = event {
-            found.push((m.repetition, m.case.threads, m.operation.word()));
-        }
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(found, [(1, 2, "stat"), (2, 1, "create"), (2, 1, "stat"), (2, 2, "create"), (2, 2, "stat")]);
 }
 
 #[test]
@@ -385,13 +345,13 @@ fn a_total_is_split_and_what_does_not_fit_is_refused() {
     // Two segments of 5,000 bytes are three blocks; a directory for each file, nine directories in each of two trees or fewer.
     let needs = settings.needs();
     assert_eq!((needs.bytes, needs.files >= 22), (11 * 3 * 4096, true));
-    let e = settings.check_space(&*paced(0, None)).unwrap_err();
+    let e = settings.check_space(&*paced(0)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NoSpace);
     let few = Settings { count: Count::Total(3), ..settings.clone() };
     assert_eq!(few.check().unwrap_err().kind(), ErrorKind::Usage);
     assert!(settings.check().is_ok());
     let many = Settings { sizes: vec![0], count: Count::Each(101), ..settings };
-    assert!(many.check_space(&*paced(0, None)).unwrap_err().to_string().contains("inodes"));
+    assert!(many.check_space(&*paced(0)).unwrap_err().to_string().contains("inodes"));
 }
 
 #[test]
@@ -406,15 +366,4 @@ fn only_links_themselves_are_removed() {
         assert!(!dir.path().join(leaf).exists());
     }
     assert_eq!(fs::read(dir.path().join("thesis/1.tex")).unwrap(), b"x");
-}
-
-#[test]
-fn a_directory_that_cannot_be_made_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let missing = LocalPlace::make(&dir.path().join("no"), "haul-bench-files-1").unwrap_err();
-    assert_eq!(missing.kind(), ErrorKind::NotFound);
-    fs::write(dir.path().join("haul-bench-files-1"), "x").unwrap();
-    let taken = LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap_err();
-    assert_eq!(taken.kind(), ErrorKind::Exists);
-    assert_eq!(fs::read(dir.path().join("haul-bench-files-1")).unwrap(), b"x");
 }

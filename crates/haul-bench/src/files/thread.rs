@@ -26,7 +26,6 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Waits until all threads are ready.
     fn wait(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 += 1;

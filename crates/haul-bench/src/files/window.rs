@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::histogram::Histogram;
 
-/// Slots of a series.
-const SLOTS: usize = 128;
-/// Width of a slot at first, nanoseconds, as a power of two: 65 µs.
-const NARROW: u32 = 16;
+/// Nanoseconds between two points of a series.
+const STEP: u64 = 250_000_000;
 
 /// The moment from which on nothing counts, in nanoseconds of the run's clock, which all threads share.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl Window {
 }
 
 /// The work of one thread, or of several together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// When it began and when it ended its last operation, counted or not.
     pub began: u64,
@@ -55,7 +53,6 @@ pub struct Tally {
     pub processor: (f64, f64),
 }
 
-/// The result of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub files: u64,
@@ -65,19 +62,7 @@ pub struct Done {
 
 impl Tally {
     pub fn beginning(at: u64) -> Tally {
-        Tally {
-            began: at,
-            ended: at,
-            files: 0,
-            bytes: 0,
-            requests: 0,
-            times: Histogram::default(),
-            series: Series::default(),
-            reached: 0,
-            failures: 0,
-            wrong: 0,
-            processor: (0.0, 0.0),
-        }
+        Tally { began: at, ended: at, ..Tally::default() }
     }
 
     /// An operation from `from` to `to`. It counts if it ended within the window; one that ended at its edge may be counted
@@ -119,55 +104,30 @@ impl Tally {
     }
 }
 
-/// How much was done when: slots that grow twice as wide when they do not suffice.
-#[derive(Clone, Debug)]
-pub struct Series {
-    slots: [u64; SLOTS],
-    /// log2 of the width in nanoseconds.
-    width: u32,
-}
-
-impl Default for Series {
-    fn default() -> Self {
-        Series { slots: [0; SLOTS], width: NARROW }
-    }
-}
+/// How much was done in each `STEP`.
+#[derive(Clone, Debug, Default)]
+pub struct Series(Vec<u64>);
 
 impl Series {
     pub fn add(&mut self, at: u64, amount: u64) {
-        while (at >> self.width) >= SLOTS as u64 {
-            self.widen();
+        let slot = (at / STEP) as usize;
+        if slot >= self.0.len() {
+            self.0.resize(slot + 1, 0);
         }
-        self.slots[(at >> self.width) as usize] += amount;
-    }
-
-    fn widen(&mut self) {
-        for at in 0..SLOTS {
-            self.slots[at] = if at < SLOTS / 2 { self.slots[2 * at] + self.slots[2 * at + 1] } else { 0 };
-        }
-        self.width += 1;
+        self.0[slot] += amount;
     }
 
     fn merge(&mut self, other: &Series) {
-        let mut other = other.clone();
-        while other.width < self.width {
-            other.widen();
-        }
-        while self.width < other.width {
-            self.widen();
-        }
-        for (mine, theirs) in self.slots.iter_mut().zip(other.slots) {
-            *mine += theirs;
+        for (slot, amount) in other.0.iter().enumerate() {
+            self.add(slot as u64 * STEP, *amount);
         }
     }
 
-    /// Sums up to each slot's end, in seconds, the empty ones behind the last left out.
+    /// Sums up to each step's end, in seconds.
     pub fn sums(&self) -> Vec<(f64, u64)> {
-        let last = self.slots.iter().rposition(|slot| *slot > 0).map_or(0, |at| at + 1);
-        let mut sum = 0;
-        let ends = self.slots[..last].iter().enumerate().map(|(at, slot)| {
-            sum += slot;
-            (((at as u64 + 1) << self.width) as f64 / 1e9, sum)
+        let ends = self.0.iter().enumerate().scan(0, |sum, (at, amount)| {
+            *sum += amount;
+            Some(((at as u64 + 1) as f64 * STEP as f64 / 1e9, *sum))
         });
         ends.collect()
     }
@@ -205,25 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_end_is_the_end() {
-        let window = Window::default();
-        window.close(700);
-        window.close(900);
-        assert_eq!(window.end(), 700);
-    }
-
-    #[test]
-    fn a_series_keeps_its_sum_however_long_it_gets() {
-        let (mut long, mut short) = (Series::default(), Series::default());
-        for second in 0..1000 {
-            long.add(second * 1_000_000_000, 3);
-        }
-        short.add(5, 7);
-        short.merge(&long);
-        let sums = short.sums();
-        assert!(sums.len() <= SLOTS && sums.len() > SLOTS / 4, "{}", sums.len());
-        assert_eq!(sums.last().unwrap().1, 3007);
-        assert!(sums[0].1 >= 7 && sums.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
-        assert_eq!(Series::default().sums(), []);
+    fn a_series_is_that_of_all_threads_together() {
+        let (mut one, mut other) = (Series::default(), Series::default());
+        one.add(5, 7);
+        other.add(3 * STEP + 1, 3);
+        one.merge(&other);
+        assert_eq!(one.sums(), [(0.25, 7), (0.5, 7), (0.75, 7), (1.0, 10)]);
     }
 }

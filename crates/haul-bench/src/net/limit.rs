@@ -4,14 +4,12 @@ use haul_ssh::agent::{Load, Streams};
 
 use super::load::{share, ssh_processors};
 
-/// What kept a point from being faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The network, or buffers that let too few bytes be under way on it: no processor was busy.
     Network,
     ProcessorsHere,
     ProcessorsRemote,
-    /// One ssh has one thread for its cipher.
     SshHere,
     SshRemote,
     /// A stream has one thread on each side that seals and opens.
@@ -26,45 +24,27 @@ const FULL: f64 = 0.9;
 const OWN: f64 = 0.1;
 
 impl Limit {
-    const ALL: [Limit; 7] = [
-        Limit::Network,
-        Limit::ProcessorsHere,
-        Limit::ProcessorsRemote,
-        Limit::SshHere,
-        Limit::SshRemote,
-        Limit::ThreadsHere,
-        Limit::ThreadsRemote,
+    /// In their order: as samples have it, and in sentences.
+    const ALL: [(Limit, &str, &str); 7] = [
+        (Limit::Network, "network", "the network (CPUs were idle)"),
+        (Limit::ProcessorsHere, "processors-here", "the CPUs here, all busy (the network may carry more)"),
+        (Limit::ProcessorsRemote, "processors-remote", "the CPUs of the remote host, all busy (the network may carry more)"),
+        (Limit::SshHere, "ssh-here", "ssh here, which used one core fully"),
+        (Limit::SshRemote, "ssh-remote", "the ssh server on the remote host, which used one core fully"),
+        (Limit::ThreadsHere, "threads-here", "the one core here that each stream uses"),
+        (Limit::ThreadsRemote, "threads-remote", "the one core of the remote host that each stream uses"),
     ];
 
-    /// As samples have it.
     pub fn word(self) -> &'static str {
-        match self {
-            Limit::Network => "network",
-            Limit::ProcessorsHere => "processors-here",
-            Limit::ProcessorsRemote => "processors-remote",
-            Limit::SshHere => "ssh-here",
-            Limit::SshRemote => "ssh-remote",
-            Limit::ThreadsHere => "threads-here",
-            Limit::ThreadsRemote => "threads-remote",
-        }
-    }
-
-    pub(crate) fn from_word(word: &str) -> Option<Limit> {
-        // As runs of earlier versions have it.
-        let word = if word == "way" { "network".into() } else { word.replace("-there", "-remote") };
-        Self::ALL.into_iter().find(|limit| limit.word() == word)
+        Self::ALL[self as usize].1
     }
 
     pub(crate) fn sentence(self) -> &'static str {
-        match self {
-            Limit::Network => "the network (CPUs were idle)",
-            Limit::ProcessorsHere => "the CPUs here, all busy (the network may carry more)",
-            Limit::ProcessorsRemote => "the CPUs of the remote host, all busy (the network may carry more)",
-            Limit::SshHere => "ssh here, which used one core fully",
-            Limit::SshRemote => "the ssh server on the remote host, which used one core fully",
-            Limit::ThreadsHere => "the one core here that each stream uses",
-            Limit::ThreadsRemote => "the one core of the remote host that each stream uses",
-        }
+        Self::ALL[self as usize].2
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Limit> {
+        Self::ALL.into_iter().find(|(_, name, _)| *name == word).map(|(limit, ..)| limit)
     }
 
     /// From the CPU time used: of the whole machine first, then of one ssh, then of the threads of the streams.
@@ -116,11 +96,8 @@ mod tests {
             (of(busy, idle, direct), of(idle, busy, direct), of(busy, busy, ssh)),
             (Limit::ThreadsHere, Limit::ThreadsRemote, Limit::Network)
         );
-        for limit in Limit::ALL {
-            assert_eq!(Limit::from_word(limit.word()), Some(limit));
-        }
-        for (earlier, limit) in [("way", Limit::Network), ("ssh-there", Limit::SshRemote)] {
-            assert_eq!(Limit::from_word(earlier), Some(limit));
+        for (limit, word, _) in Limit::ALL {
+            assert_eq!((Limit::from_word(word), limit.word()), (Some(limit), word));
         }
     }
 }

@@ -124,24 +124,4 @@ mod tests {
         assert_eq!((found.name.as_str(), found.parent, found.used), ("a) b (c", 12, Duration::from_millis(420)));
         assert!(process("77 (a").is_none());
     }
-
-    #[test]
-    fn work_shows() {
-        let before = now();
-        let mut x = 1_u64;
-        while since(&now(), &before).own < Duration::from_millis(20) {
-            x = std::hint::black_box(x.wrapping_mul(3));
-        }
-        let used = since(&now(), &before);
-        assert!(used.own >= Duration::from_millis(20) && used.at > Duration::ZERO && used.processors > 0, "{used:?}");
-    }
-
-    #[test]
-    fn what_ssh_used_is_that_of_programs_of_that_name() {
-        assert_eq!(children(u32::MAX), Vec::<u32>::new());
-        let mut child = std::process::Command::new("sleep").arg("30").spawn().expect("started");
-        assert!(children(std::process::id()).contains(&child.id()));
-        child.kill().expect("killed");
-        child.wait().expect("reaped");
-    }
 }

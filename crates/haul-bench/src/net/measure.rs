@@ -75,12 +75,10 @@ pub fn round_trips(remote: &Remote<'_>, count: usize, at: String) -> Result<Samp
     })
 }
 
-/// The sample of the round trips.
 pub fn round_trip(samples: &[Sample]) -> Option<&Sample> {
     samples.iter().rfind(|sample| sample.contender == ROUND_TRIP)
 }
 
-/// The counts at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moment {
     /// Since the run began, by the clock here.
@@ -285,10 +283,10 @@ fn drain(remote: &Remote<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<(
 /// Fills in the results from the moments after the warm-up.
 fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Window, moments: &[Moment]) {
     let number = |value: f64| Value::from((value * 1e6).round() / 1e6);
-    let mut more: Vec<(&str, Value)> = vec![
-        ("links", streams.links.into()),
-        ("route", route(remote, streams).into()),
-        ("warm_up_seconds", number(window.warm_up.as_secs_f64())),
+    let mut more: Vec<(String, Value)> = vec![
+        ("links".into(), streams.links.into()),
+        ("route".into(), route(remote, streams).into()),
+        ("warm_up_seconds".into(), number(window.warm_up.as_secs_f64())),
     ];
     if let Some(begun) = moments.first() {
         // Behind the end of the run less and less is on its way.
@@ -304,22 +302,16 @@ fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Wind
             sample.limited_by = Some(Limit::of(&here, there.as_ref(), streams).word().into());
             for (side, used) in [("here", Some(here)), ("there", there)] {
                 let Some(used) = used else { continue };
-                let names = if side == "here" {
-                    ("here_cpu_seconds", "here_ssh_seconds", "here_busy")
-                } else {
-                    ("there_cpu_seconds", "there_ssh_seconds", "there_busy")
-                };
                 // By the clock of that machine; the time that was counted is about the same.
-                more.push((names.0, number(used.own.as_secs_f64())));
-                more.push((names.1, number(used.ssh.as_secs_f64())));
-                more.extend(load::share(&used).map(|share| (names.2, number(share))));
+                more.push((format!("{side}_cpu_seconds"), number(used.own.as_secs_f64())));
+                more.push((format!("{side}_ssh_seconds"), number(used.ssh.as_secs_f64())));
+                more.extend(load::share(&used).map(|share| (format!("{side}_busy"), number(share))));
             }
         }
     }
-    sample.more = more.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+    sample.more = more.into_iter().collect();
 }
 
-/// What carries the data, in a word.
 fn route(remote: &Remote<'_>, streams: Streams) -> &'static str {
     match remote {
         Remote::Agent(_) if streams.direct => "direct",

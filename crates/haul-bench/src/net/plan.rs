@@ -10,9 +10,7 @@ use crate::order::order;
 /// The direction of the data, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
-    /// From here to the host.
     Out,
-    /// From the host to here.
     In,
 }
 
@@ -37,14 +35,12 @@ pub struct Plan {
     pub repeat: u32,
     /// Many files of `SMALL` bytes in place of large ones.
     pub small: bool,
-    /// Of the order.
     pub seed: u64,
 }
 
 /// Bytes of a small file: the mean of the references' data sets.
 pub const SMALL: u64 = 6500;
 
-/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     /// From 1.
@@ -88,47 +84,5 @@ impl Plan {
             ("seed", self.seed.into()),
         ];
         all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(seed: u64) -> Plan {
-        Plan {
-            streams: vec![1, 2, 4, 6, 8, 16],
-            directions: Direction::BOTH.to_vec(),
-            seconds: Duration::from_secs(5),
-            repeat: 3,
-            small: false,
-            seed,
-        }
-    }
-
-    #[test]
-    fn each_round_has_every_point_once_in_an_order_of_its_own() {
-        let points = plan(7).points();
-        assert_eq!(points.len(), 36);
-        assert_eq!(points, plan(7).points());
-        assert_ne!(points, plan(8).points());
-        let rounds: Vec<&[Point]> = points.chunks(12).collect();
-        let order = |round: &[Point]| round.iter().map(|p| (p.direction, p.streams)).collect::<Vec<_>>();
-        let sorted = |round: &[Point]| {
-            let mut order = order(round);
-            order.sort_unstable();
-            order
-        };
-        assert!(rounds.windows(2).all(|two| sorted(two[0]) == sorted(two[1]) && order(two[0]) != order(two[1])));
-        assert!(rounds.iter().zip(1..).all(|(round, n)| round.iter().all(|point| point.repetition == n)));
-        let mut once = sorted(rounds[0]);
-        once.dedup();
-        assert_eq!(once.len(), 12);
-    }
-
-    #[test]
-    fn one_point_needs_no_dice() {
-        let one = Plan { streams: vec![3], directions: vec![Direction::In], repeat: 1, ..plan(0) };
-        assert_eq!(one.points(), [Point { repetition: 1, direction: Direction::In, streams: 3 }]);
     }
 }

@@ -13,7 +13,6 @@ use crate::device::Device;
 use crate::discard::{Counts, Discard};
 use crate::synthetic::Synthetic;
 
-/// A host, by its route.
 #[derive(Clone, Copy, Debug)]
 pub enum Remote<'a> {
     Agent(&'a agent::Host),
@@ -53,7 +52,7 @@ impl Remote<'_> {
             Remote::Ftp(..) if plan.small => {
                 let e =
                     Error::new(ErrorKind::Unsupported, "measure").because("by FTP one transfer goes on and on, which is not small files");
-                Err(e.hint("omit --small; `haul bench sweep` measures small files with an FTP server"))
+                Err(e.hint("omit --small; `haul bench compare` measures small files with an FTP server"))
             }
             Remote::Sftp(_) => Ok(()),
             Remote::Ftp(host, dir) => {
@@ -69,7 +68,6 @@ impl Remote<'_> {
         }
     }
 
-    /// One round trip.
     pub(super) fn ping(&self) -> Result<Duration> {
         match self {
             Remote::Agent(host) => host.ping(),
@@ -88,38 +86,30 @@ impl Remote<'_> {
 
     /// A destination that keeps nothing, and its number of channels; by SFTP and FTP it counts what the server has acknowledged.
     pub(super) fn sink(&self, streams: u32, counts: &Arc<Counts>) -> Result<(Arc<dyn Store>, usize)> {
+        let into = |device: Device| -> (Arc<dyn Store>, usize) {
+            let channels = device.channels();
+            (Arc::new(Discard::into_device(device, counts.clone())), channels)
+        };
         match self {
             Remote::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
-            Remote::Sftp(host) => {
-                let device = Device::Sftp(host.null(streams as usize)?);
-                let channels = device.channels();
-                Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
-            }
-            Remote::Ftp(host, dir) => {
-                let device = Device::Ftp(host.null(streams as usize, *dir)?);
-                let channels = device.channels();
-                Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
-            }
+            Remote::Sftp(host) => Ok(into(Device::Sftp(host.null(streams as usize)?))),
+            Remote::Ftp(host, dir) => Ok(into(Device::Ftp(host.null(streams as usize, *dir)?))),
         }
     }
 
     /// A source of generated files, and its number of channels.
     pub(super) fn source(&self, files: Files, streams: u32) -> Result<(Arc<dyn Store>, usize)> {
+        let from = |device: Device| -> (Arc<dyn Store>, usize) {
+            let channels = device.channels();
+            (Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels)
+        };
         match self {
             Remote::Agent(host) => {
                 let made = MadeUp::Source { dirs: files.dirs, files: files.files, size: files.size };
                 Ok((Arc::new(host.open_made_up(made)?), 0))
             }
-            Remote::Sftp(host) => {
-                let device = Device::Sftp(host.zeros(streams as usize)?);
-                let channels = device.channels();
-                Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
-            }
-            Remote::Ftp(host, dir) => {
-                let device = Device::Ftp(host.zeros(streams as usize, *dir)?);
-                let channels = device.channels();
-                Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
-            }
+            Remote::Sftp(host) => Ok(from(Device::Sftp(host.zeros(streams as usize)?))),
+            Remote::Ftp(host, dir) => Ok(from(Device::Ftp(host.zeros(streams as usize, *dir)?))),
         }
     }
 
@@ -139,7 +129,6 @@ impl Remote<'_> {
         }
     }
 
-    /// Bytes in flight.
     pub(super) fn under_way(&self) -> u64 {
         match self {
             Remote::Agent(host) => host.under_way(),

@@ -1,7 +1,7 @@
-//! Plots: one description, drawn as SVG for a page or as text for a terminal.
+//! Plots: one description, drawn as SVG for a page.
 //!
 //! ```text
-//! Chart (title, caption, axes, body) -> ruler (ticks, places) -> svg | terminal
+//! Chart (title, caption, axes, body) -> ruler (ticks, places) -> svg
 //! ```
 //!
 //! A plot shows medians with their intervals and every repetition. Lines differ by colour, mark and dash at once, so
@@ -9,17 +9,14 @@
 
 pub mod ruler;
 pub mod svg;
-pub mod terminal;
 pub mod unit;
 
 pub use svg::svg;
-pub use terminal::terminal;
 pub use unit::Unit;
 
 /// So many lines can be distinguished in one plot.
 pub const LINES: usize = 8;
 
-/// What a plot shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     pub title: String,
@@ -54,25 +51,20 @@ pub enum Body {
     Strips(Vec<Strip>),
 }
 
-/// A line through medians, or a course over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub name: String,
     /// Colour, mark and dash: below `LINES`; the same thing has the same in all plots of a page.
     pub look: usize,
     pub marks: Vec<Mark>,
-    /// Without marks at its points, level between them.
-    pub course: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mark {
     pub x: f64,
-    /// The median.
     pub y: f64,
     /// Of the median; `None` where there is one value only.
     pub interval: Option<(f64, f64)>,
-    /// Each repetition.
     pub values: Vec<f64>,
 }
 
@@ -90,7 +82,6 @@ pub struct Strip {
 }
 
 impl Chart {
-    /// Whether anything can be drawn.
     pub fn is_empty(&self) -> bool {
         match &self.body {
             Body::Lines(lines) => lines.iter().all(|line| line.marks.is_empty()),
@@ -105,19 +96,10 @@ impl Chart {
             Body::Strips(_) => Vec::new(),
         }
     }
-
-    /// The meaning of its marks.
-    pub fn key(&self) -> &'static str {
-        match &self.body {
-            Body::Lines(lines) if lines.iter().any(|line| line.course) => {
-                "Each line is the repetition with the median time, averaged over equal spans."
-            }
-            Body::Lines(_) | Body::Strips(_) => {
-                "Large mark: median. Bar: its confidence interval. Dots: the repetitions. Overlapping points are offset."
-            }
-        }
-    }
 }
+
+/// The meaning of the marks.
+pub const KEY: &str = "Large mark: median. Bar: its confidence interval. Dots: the repetitions. Overlapping points are offset.";
 
 /// Shortened in the middle to at most `most` characters.
 pub fn shortened(text: &str, most: usize) -> String {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,6 @@ pub struct Host {
     /// The load of the last minute, when the run began.
     pub load: Option<f64>,
     pub root: bool,
-    /// haul's own version.
     pub haul: String,
     pub interfaces: Vec<Interface>,
 }
@@ -44,7 +43,6 @@ pub struct Interface {
 pub struct Place {
     /// `source`, `destination`, `data`.
     pub role: String,
-    /// As it was given.
     pub address: String,
     pub file_system: Option<String>,
     pub device: Option<String>,
@@ -158,11 +156,6 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// As a person would type the argument again.
-pub fn address(argument: &std::ffi::OsStr) -> String {
-    haul_core::entry::show(argument.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,14 +167,5 @@ mod tests {
         assert_eq!((mount.kind.as_str(), mount.options.as_str()), ("tmpfs", "rw,rw"));
         let mount = mount_of(Path::new("/a b c"), table).unwrap();
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("ext4", "/dev/a"));
-    }
-
-    #[test]
-    fn this_machine_is_known() {
-        let host = Host::here("1.2.3");
-        assert!(host.processors > 0 && host.kernel.starts_with("Linux ") && host.memory.is_some_and(|bytes| bytes > 1 << 26), "{host:?}");
-        let dir = tempfile::tempdir().unwrap();
-        let place = Place::of("destination", "not/there", Some(&dir.path().join("not/there")));
-        assert!(place.file_system.is_some() && place.free.is_some(), "{place:?}");
     }
 }

@@ -41,7 +41,6 @@ pub struct Header {
     /// When it was over; `None` while it runs and after it was interrupted.
     #[serde(default)]
     pub ended: Option<String>,
-    /// The command line.
     pub command: Vec<String>,
     pub host: Host,
     #[serde(default)]
@@ -62,7 +61,6 @@ pub enum Kind {
     #[default]
     Files,
     Net,
-    Sweep,
     Compare,
 }
 
@@ -71,23 +69,19 @@ impl Kind {
         match self {
             Kind::Files => "files",
             Kind::Net => "net",
-            Kind::Sweep => "sweep",
             Kind::Compare => "compare",
         }
     }
 }
 
-/// A program that takes part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
     pub name: String,
     pub path: String,
-    /// The first line of its version.
     #[serde(default)]
     pub version: Option<String>,
 }
 
-/// A run directory, open for more samples.
 #[derive(Debug)]
 pub struct Run {
     pub header: Header,
@@ -152,8 +146,8 @@ impl Run {
     }
 
     /// Whether this repetition of this contender has been measured, by an earlier process that was stopped.
-    pub fn has(&self, contender: &str, factors: &BTreeMap<String, Value>, repetition: u32) -> bool {
-        let same = |s: &Sample| s.contender == contender && s.factors == *factors && s.repetition == repetition;
+    pub fn has(&self, contender: &str, repetition: u32) -> bool {
+        let same = |s: &Sample| s.contender == contender && s.repetition == repetition;
         self.samples.iter().any(|s| same(s) && s.outcome != Outcome::Interrupted)
     }
 
@@ -186,7 +180,12 @@ impl Run {
 pub fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
     let corrupt = |path: &Path, reason: String| Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because(reason);
     let path = dir.join("run.json");
-    let header: Header = serde_json::from_slice(&slurp(&path)?).map_err(|e| corrupt(&path, e.to_string()))?;
+    let value: Value = serde_json::from_slice(&slurp(&path)?).map_err(|e| corrupt(&path, e.to_string()))?;
+    if value["kind"] == "sweep" {
+        let e = corrupt(&path, "a run of haul bench sweep, which this haul cannot show".into());
+        return Err(e.hint("`haul bench compare -j N,N,...` compares numbers of workers"));
+    }
+    let header: Header = serde_json::from_value(value).map_err(|e| corrupt(&path, e.to_string()))?;
     if header.version != VERSION {
         return Err(corrupt(&path, format!("a run of version {}; this haul reads version {VERSION}", header.version)));
     }
@@ -312,8 +311,7 @@ mod tests {
         text.extend(b"{\"number\":2,\"cont");
         fs::write(&path, text).unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
-        let none = BTreeMap::new();
-        assert_eq!((run.has("cp", &none, 1), run.has("cp", &none, 2), run.has("rsync", &none, 1)), (true, false, false));
+        assert_eq!((run.has("cp", 1), run.has("cp", 2), run.has("rsync", 1)), (true, false, false));
         run.add(sample("cp", 2)).unwrap();
         run.finish(Some("2026-01-02T03:04:05Z".into())).unwrap();
         let (read_header, samples) = read(dir.path()).unwrap();
@@ -342,6 +340,8 @@ mod tests {
         assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
         fs::write(dir.path().join("run.json"), "{}").unwrap();
         assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+        fs::write(dir.path().join("run.json"), "{\"kind\": \"sweep\"}").unwrap();
+        assert!(read(dir.path()).unwrap_err().to_string().contains("a run of haul bench sweep"));
     }
 
     #[test]

@@ -23,13 +23,11 @@ pub struct Sample {
     #[serde(default)]
     pub factors: BTreeMap<String, Value>,
     pub outcome: Outcome,
-    /// Why it is no `Ok`, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The command line, where there was one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Wall time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,12 +57,10 @@ pub struct Sample {
     /// What limited it, where it can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
-    /// Other results, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, Value>,
 }
 
-/// How a measurement ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -73,9 +69,7 @@ pub enum Outcome {
     /// It ended well and wrote wrong data.
     Wrong,
     Failed,
-    /// It exceeded its time.
     Timeout,
-    /// The program is not installed.
     Missing,
     Interrupted,
 }
@@ -99,12 +93,10 @@ impl Sample {
         self.per_second(self.bytes?)
     }
 
-    /// Files a second.
     pub fn files_rate(&self) -> Option<f64> {
         self.per_second(self.files?)
     }
 
-    /// Operations a second.
     pub fn operations_rate(&self) -> Option<f64> {
         self.per_second(self.operations?)
     }

@@ -12,7 +12,6 @@ use crate::plot::ruler::quotient;
 use crate::record::{Header, Kind};
 use crate::stats::{Difference, Summary, Verdict};
 
-/// One contender at one point, in two runs.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub contender: String,
@@ -25,7 +24,6 @@ pub struct Change {
     pub second: Option<Summary>,
     /// Of what the second costs to what the first costs; `None` where one of them has nothing, or both did other work.
     pub difference: Option<Difference>,
-    /// Why there is no difference to tell.
     pub note: Option<String>,
 }
 
@@ -101,7 +99,7 @@ fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) 
     let choice: &[Metric] = match kind {
         Kind::Compare => &[Metric::Seconds],
         Kind::Files => &[Metric::Operations, Metric::Files, Metric::Rate],
-        Kind::Net | Kind::Sweep => &[Metric::Rate, Metric::Operations, Metric::Files],
+        Kind::Net => &[Metric::Rate, Metric::Operations, Metric::Files],
     };
     choice.iter().copied().find(has).unwrap_or(Metric::Seconds)
 }

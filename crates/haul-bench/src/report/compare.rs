@@ -1,15 +1,16 @@
 //! `haul bench compare`: tools on the same work.
 
 use super::document::{Cell, Document, Rows, Section, Table};
-use super::figure::{Row, strips};
 use super::point::{Metric, Point};
 use super::verdict::{Lead, beside, by_cost, troubles};
-use crate::plot::ruler::quotient;
+use crate::plot::ruler::{quotient, scale_for};
 use crate::plot::unit::digits;
-use crate::plot::{Unit, shortened};
+use crate::plot::{Axis, Body, Chart, Scale, Strip, Unit, shortened};
 use crate::record::Header;
+use crate::stats::Summary;
 
 const TIME: Metric = Metric::Seconds;
+const ROWS: usize = 60;
 
 pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document) {
     let by_name = |point: &Point<'_>| point.contender.to_string();
@@ -21,20 +22,47 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
     document.troubles = troubles(points, &|p| p.described(&[]));
     let ordered = by_cost(points, TIME);
     let mut section = Section::titled("Tools");
-    // haul has the first colour whatever its rank.
-    let haul = ordered.iter().position(|p| p.contender == "haul").unwrap_or(0);
-    let look = |at: usize| match at {
-        at if at == haul => 0,
-        at if at < haul => at + 1,
-        at => at,
-    };
-    let rows: Vec<Row<'_, '_>> = ordered.iter().enumerate().map(|(at, p)| (p.contender.to_string(), look(at), *p)).collect();
-    section.draw(strips("Time of each tool", "Tool", &rows, TIME, "further left is better"), true);
+    section.draw(strips(&ordered));
     section.tables.push(table(header, &ordered));
     if let Some((text, _)) = amount(header) {
         section.paragraphs.push(format!("Time for {text} assumes constant throughput, with data like these."));
     }
     document.sections.push(section);
+}
+
+/// Every repetition, a row for each tool.
+fn strips(points: &[&Point<'_>]) -> Chart {
+    let show = |p: &Point<'_>, s: Summary| format!("{} ({})", TIME.unit().show(s.median), p.contender);
+    let with: Vec<String> = points.iter().filter(|p| !p.is_wrong()).filter_map(|p| Some(show(p, p.summary(TIME)?))).collect();
+    let mut caption = match &with[..] {
+        [] => "Nothing succeeded, so there is no number to show.".to_string(),
+        [one] => format!("Only one has a number: {one}."),
+        [least, .., most] => format!("From {least} to {most}; further left is better."),
+    };
+    if points.len() > ROWS {
+        caption += &format!(" {} more rows are in the table only.", points.len() - ROWS);
+    }
+    // haul has the first colour whatever its rank.
+    let haul = points.iter().position(|p| p.contender == "haul").unwrap_or(0);
+    let strip = |(at, point): (usize, &&Point<'_>)| {
+        let summary = point.summary(TIME);
+        Strip {
+            name: point.contender.to_string(),
+            look: if at == haul { 0 } else { at + usize::from(at < haul) },
+            median: summary.map(|s| s.median),
+            interval: summary.filter(|s| s.count > 1).map(|s| s.interval),
+            values: point.values(TIME),
+            failures: point.failures_in_words(),
+        }
+    };
+    let values: Vec<f64> = points.iter().flat_map(|point| point.values(TIME)).collect();
+    Chart {
+        title: "Time of each tool".into(),
+        caption,
+        x: Axis { name: TIME.words().into(), unit: TIME.unit(), scale: scale_for(&values, 30.0) },
+        y: Axis { name: "Tool".into(), unit: Unit::Name, scale: Scale::Names },
+        body: Body::Strips(points.iter().enumerate().take(ROWS).map(strip).collect()),
+    }
 }
 
 /// The tool that others are compared with: haul, or the first of the tools that succeeded.

@@ -5,7 +5,6 @@ use crate::plot::{Chart, Unit};
 use crate::record::Latency;
 use crate::stats::Summary;
 
-/// The report of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     pub title: String,
@@ -13,7 +12,6 @@ pub struct Document {
     pub place: String,
     /// The results, in as few sentences as there are questions.
     pub main: Vec<String>,
-    /// Failures, one sentence each.
     pub troubles: Vec<String>,
     pub sections: Vec<Section>,
     pub notes: Vec<String>,
@@ -26,16 +24,10 @@ pub struct Section {
     pub title: String,
     pub paragraphs: Vec<String>,
     pub tables: Vec<Table>,
-    pub charts: Vec<Drawn>,
+    /// One is as wide as the page, several are placed in pairs.
+    pub charts: Vec<Chart>,
     /// Part of the page only, not of the text on a terminal.
     pub page_only: bool,
-}
-
-#[derive(Clone, Debug)]
-pub struct Drawn {
-    pub chart: Chart,
-    /// As wide as the page.
-    pub wide: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,8 +35,6 @@ pub struct Table {
     pub caption: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// Collapsed at first.
-    pub folded: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +48,6 @@ pub struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     pub text: String,
-    /// A failure.
     pub bad: bool,
 }
 
@@ -185,9 +174,7 @@ impl Section {
     }
 
     /// Adds a chart unless there is nothing to draw.
-    pub fn draw(&mut self, chart: impl Into<Option<Chart>>, wide: bool) {
-        if let Some(chart) = chart.into().filter(|chart| !chart.is_empty()) {
-            self.charts.push(Drawn { chart, wide });
-        }
+    pub fn draw(&mut self, chart: Chart) {
+        self.charts.extend(Some(chart).filter(|chart| !chart.is_empty()));
     }
 }

@@ -1,7 +1,7 @@
 //! `haul bench files`: operations on files against threads, in one directory and in several.
 
 use super::document::{Cell, Document, Rows, Section, Table};
-use super::figure::{Row, against, courses, lines_of, peak, strips, with_missing};
+use super::figure::{against, lines_of, peak, with_missing};
 use super::point::{Metric, Point, capital, factors, grouped, number as number_of};
 use super::verdict::{beside, few, ranked, troubles};
 use crate::plot::Unit;
@@ -61,19 +61,12 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
         if let Err(why) = &work {
             caption = format!("{caption} {why}");
         }
-        section.draw(against(&format!("Rate: {what}"), caption, "threads", metric, rates), false);
+        section.draw(against(&format!("Rate: {what}"), caption, "threads", metric, rates));
         if work.is_ok() {
             let durations = lines_of(&sound, "threads", Metric::Whole, &line_name);
             let caption = with_missing("Until all files were done, counted or not.".into(), group);
-            section.draw(against(&format!("Duration: {what}"), caption, "threads", Metric::Whole, durations), false);
+            section.draw(against(&format!("Duration: {what}"), caption, "threads", Metric::Whole, durations));
         }
-        let of = |look: usize, p| (row_name(p), look, p);
-        let rows: Vec<Row<'_, '_>> =
-            sound.iter().enumerate().flat_map(|(look, line)| line.iter().map(move |p| of(look, *p)).collect::<Vec<_>>()).collect();
-        section.draw(strips("Each repetition", "Threads, directories", &rows, metric, "further right is better"), true);
-        let best: Vec<Row<'_, '_>> =
-            sound.iter().enumerate().filter_map(|(look, line)| ranked(line, metric).first().map(|p| of(look, *p))).collect();
-        section.draw(courses("Over time, with the best number of threads", &best), true);
     }
     document.sections.push(section);
 }
@@ -139,7 +132,6 @@ fn apart_or_together(lines: &[Vec<&Point<'_>>], metric: Metric) -> Option<String
     })
 }
 
-/// The columns of smallfile, and latencies.
 fn table(group: &[&Point<'_>], what: &str) -> Table {
     let plain = |p: &Point<'_>, metric: Metric, by: f64| p.summary(metric).map(|s| digits(s.median / by));
     let total =

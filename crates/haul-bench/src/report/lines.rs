@@ -4,15 +4,13 @@ use super::document::{Column, Document, Section, Table};
 use super::point::capital;
 use crate::plot::shortened;
 use crate::plot::svg::visible;
-use crate::plot::terminal::folded;
 
 /// No line of sentences is longer: eyes lose it.
 const PROSE: usize = 110;
 /// A table that is narrower than this cannot be read.
 const NARROWEST: usize = 40;
-/// Columns of a name or a reason, if there is room; the rest is wrapped.
-const LONGEST: usize = 60;
-/// Lines of one cell.
+/// Columns of a name or a reason that identifies no row; the rest is wrapped.
+const LONGEST: usize = 24;
 const TALLEST: usize = 8;
 const GAP: usize = 2;
 
@@ -39,7 +37,6 @@ pub fn text(documents: &[Document], differences: &[Section], width: usize) -> St
     out
 }
 
-/// One run without its setup.
 pub fn results(document: &Document, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut out = String::new();
@@ -82,7 +79,7 @@ fn section(section: &Section, width: usize, prose: usize, out: &mut String) {
     for text in &section.paragraphs {
         paragraph(text, "  ", prose, out);
     }
-    for table in section.tables.iter().filter(|table| !table.folded) {
+    for table in &section.tables {
         *out += &table_of(table, width);
     }
 }
@@ -91,95 +88,116 @@ fn cell(text: &str, most: usize) -> String {
     shortened(text, most).chars().map(visible).collect()
 }
 
-/// The table in at most `width` columns. Columns for which there is no room follow in a further block, behind the columns of
-/// rank 0, which identify a row.
+/// The table in at most `width` columns. Columns for which there is no room follow in further blocks, by their rank, behind the
+/// columns of rank 0, which identify a row.
 fn table_of(table: &Table, width: usize) -> String {
+    let natural = |(at, column): (usize, &Column)| {
+        let most = if column.rank > 0 && !column.numeric { LONGEST } else { width };
+        let cells = table.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.text.chars().count().min(most)).max();
+        head(column).iter().map(|line| line.chars().count()).max().max(cells).unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = table.columns.iter().enumerate().map(natural).collect();
+    let (keys, mut rest): (Vec<usize>, Vec<usize>) = (0..table.columns.len()).partition(|at| table.columns[*at].rank == 0);
+    rest.sort_by_key(|at| table.columns[*at].rank);
+    let room = if rest.is_empty() { width } else { width / 2 };
+    let total = |shown: &[usize], widths: &[usize]| shown.iter().map(|at| widths[*at] + GAP).sum::<usize>();
+    while total(&keys, &widths) > room
+        && let Some(longest) = keys.iter().copied().max_by_key(|at| widths[*at]).filter(|at| widths[*at] > 6)
+    {
+        widths[longest] -= 1;
+    }
     let mut out = format!("  {}\n", cell(&table.caption, width - 2));
-    let is_key = |at: &usize| table.columns[*at].rank == 0;
-    let mut columns: Vec<usize> = (0..table.columns.len()).collect();
     loop {
-        let (text, mut gone) = block(table, &columns, width);
-        out += &text;
-        if gone.is_empty() {
+        let mut shown = keys.clone();
+        // One at least, however narrow it is.
+        while let Some(next) =
+            rest.first().copied().filter(|at| shown.len() == keys.len() || total(&shown, &widths) + widths[*at] + GAP <= width)
+        {
+            widths[next] = widths[next].min(width.saturating_sub(total(&shown, &widths) + GAP)).max(1);
+            shown.push(next);
+            rest.remove(0);
+        }
+        shown.sort_unstable();
+        block(table, &shown, &widths, width, &mut out);
+        if rest.is_empty() {
             return out;
         }
-        if gone.len() == columns.iter().filter(|at| !is_key(at)).count() {
-            let names: Vec<&str> = gone.iter().map(|at| table.columns[*at].name.as_str()).collect();
-            paragraph(&format!("Too narrow for: {}.", names.join(", ")), "  ", width, &mut out);
-            return out;
-        }
-        gone.extend((0..table.columns.len()).filter(is_key));
-        gone.sort_unstable();
-        columns = gone;
         out.push('\n');
     }
 }
 
-/// As many of the columns as fit, the most important first, with shortened names; and the others.
-fn block(table: &Table, columns: &[usize], width: usize) -> (String, Vec<usize>) {
-    let mut shown = columns.to_vec();
-    let mut gone: Vec<usize> = Vec::new();
-    // One word a line in headings, so that numbers decide how wide a column is.
-    let head = |column: &Column| -> Vec<String> { folded(&column.name, head_width(column)) };
-    let wide = |at: usize| {
-        let cells = table.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.text.chars().count().min(LONGEST)).max().unwrap_or(0);
-        cells.max(head(&table.columns[at]).iter().map(|line| line.chars().count()).max().unwrap_or(0))
-    };
-    let mut widths: Vec<usize> = (0..table.columns.len()).map(wide).collect();
-    let total = |shown: &[usize], widths: &[usize]| shown.iter().map(|at| widths[*at] + GAP).sum::<usize>();
-    let names = |shown: &[usize]| shown.iter().copied().filter(|at| !table.columns[*at].numeric).collect::<Vec<usize>>();
-    // What shortening names to a third of the width can save is no reason to leave out numbers.
-    let shortest = |shown: &[usize], widths: &[usize]| -> usize {
-        shown.iter().map(|at| if table.columns[*at].numeric { widths[*at] } else { widths[*at].min((width / 4).max(14)) } + GAP).sum()
-    };
-    while shortest(&shown, &widths) > width {
-        let last = shown.iter().copied().filter(|at| table.columns[*at].rank > 0).max_by_key(|at| (table.columns[*at].rank, *at));
-        let Some(at) = last else { break };
-        shown.retain(|of| *of != at);
-        gone.push(at);
-    }
-    while total(&shown, &widths) > width {
-        let longest = names(&shown).into_iter().chain(shown.iter().copied()).max_by_key(|at| (widths[*at], !table.columns[*at].numeric));
-        match longest.filter(|at| widths[*at] > 6) {
-            Some(at) => widths[at] -= 1,
-            None => break,
-        }
-    }
-    let mut out = String::new();
-    let aligned = |text: &str, at: usize| {
-        let wide = widths[at];
-        if table.columns[at].numeric { format!("{text:>wide$}") } else { format!("{text:<wide$}") }
-    };
+fn block(table: &Table, shown: &[usize], widths: &[usize], width: usize, out: &mut String) {
     // A number is never broken, a name is.
     let parts = |text: &str, at: usize| -> Vec<String> {
         if table.columns[at].numeric { vec![cell(text, widths[at])] } else { folded(&cell(text, widths[at] * TALLEST), widths[at]) }
     };
-    let mut line = |cells: Vec<String>| {
-        let joined = shortened(&format!("  {}", cells.join("  ")), width);
-        out += joined.trim_end();
-        out.push('\n');
-    };
-    let heads: Vec<Vec<String>> = shown.iter().map(|at| head(&table.columns[*at])).collect();
-    let tall = heads.iter().map(Vec::len).max().unwrap_or(0);
-    for row in 0..tall {
-        let part = |(head, at): (&Vec<String>, &usize)| {
-            let text = (row + head.len()).checked_sub(tall).and_then(|at| head.get(at));
-            aligned(text.map_or("", String::as_str), *at)
-        };
-        line(heads.iter().zip(&shown).map(part).collect());
-    }
-    line(shown.iter().map(|at| "-".repeat(widths[*at])).collect());
-    for row in &table.rows {
-        let cells: Vec<Vec<String>> = shown.iter().map(|at| parts(row.get(*at).map_or("", |cell| &cell.text), *at)).collect();
-        for level in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
-            let part = |(cell, at): (&Vec<String>, &usize)| aligned(cell.get(level).map_or("", String::as_str), *at);
-            line(cells.iter().zip(&shown).map(part).collect());
+    let mut row = |cells: Vec<Vec<String>>, from_below: bool| {
+        let tall = cells.iter().map(Vec::len).max().unwrap_or(0);
+        for level in 0..tall {
+            let part = |(cell, at): (&Vec<String>, &usize)| {
+                let place = if from_below { (level + cell.len()).checked_sub(tall) } else { Some(level) };
+                let (text, wide) = (place.and_then(|place| cell.get(place)).map_or("", String::as_str), widths[*at]);
+                if table.columns[*at].numeric { format!("{text:>wide$}") } else { format!("{text:<wide$}") }
+            };
+            let line: Vec<String> = cells.iter().zip(shown).map(part).collect();
+            *out += shortened(&format!("  {}", line.join("  ")), width).trim_end();
+            out.push('\n');
         }
+    };
+    row(shown.iter().map(|at| head(&table.columns[*at])).collect(), true);
+    row(shown.iter().map(|at| vec!["-".repeat(widths[*at])]).collect(), false);
+    for cells in &table.rows {
+        row(shown.iter().map(|at| parts(cells.get(*at).map_or("", |cell| &cell.text), *at)).collect(), false);
     }
-    (out, gone)
 }
 
-/// As wide as a heading may be.
-fn head_width(column: &Column) -> usize {
-    column.name.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(1).max(10)
+/// One word a line, so that numbers decide how wide a column is.
+fn head(column: &Column) -> Vec<String> {
+    let longest = column.name.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(1);
+    folded(&column.name, longest.max(10))
+}
+
+/// The text in ASCII alone, with as many characters as before.
+pub fn ascii(text: &str) -> String {
+    text.chars().map(plain).collect()
+}
+
+fn plain(c: char) -> char {
+    match c {
+        c if c.is_ascii() => c,
+        'µ' => 'u',
+        '…' => '~',
+        '“' | '”' => '"',
+        '✕' => 'x',
+        _ => '?',
+    }
+}
+
+/// Lines of at most `width` characters, broken between words; words that are longer are broken anywhere.
+fn folded(text: &str, width: usize) -> Vec<String> {
+    let text: String = text.chars().map(visible).collect();
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + word.len() > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        while word.len() > width {
+            let rest = word.split_off(width);
+            lines.push(word.into_iter().collect());
+            lines.push(String::new());
+            word = rest;
+        }
+        let line = lines.last_mut().expect("there is one at all times");
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        used += word.len();
+        line.extend(word);
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
 }

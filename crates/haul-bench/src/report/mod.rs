@@ -1,7 +1,7 @@
 //! Reports of runs: a page for a browser, text for a terminal, numbers for programs.
 //!
 //! ```text
-//! (Header, samples) -> points -> Document (files | net, sweep | compare) -> page (HTML) | lines (text)
+//! (Header, samples) -> points -> Document (files | net | compare) -> page (HTML) | lines (text)
 //!                             -> change (two runs)                       -> summary (JSON)
 //! ```
 //!
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use haul_core::error::Result;
 
 use crate::plot::Unit;
-use crate::record::{self, Header, Kind, Outcome, Sample};
-use document::{Cell, Document, Rows, Section};
+use crate::record::{self, Header, Kind, Sample};
+use document::{Document, Rows, Section};
 
 mod change;
 mod compare;
@@ -30,13 +30,10 @@ mod summary;
 mod verdict;
 
 pub use change::{Change, compare_runs};
+pub use lines::ascii;
 pub use point::{Metric, Point, points};
 pub use summary::{summaries, summary};
 
-/// Rows of the table of all repetitions; more of them are for programs to read.
-const REPETITIONS: usize = 1000;
-
-/// A header and its samples.
 pub type Record = (Header, Vec<Sample>);
 
 /// One page that needs nothing else: no network, no script. Several runs of a kind are compared with the first of it.
@@ -62,15 +59,6 @@ pub fn text(runs: &[Record], width: usize) -> String {
 /// The results of one run in at most `width` columns, without its circumstances.
 pub fn results(header: &Header, samples: &[Sample], width: usize) -> String {
     lines::results(&describe(header, samples), width)
-}
-
-/// The plots of the page, in at most `width` columns; in ASCII where not `unicode`.
-pub fn plots(runs: &[Record], width: usize, unicode: bool) -> String {
-    let drawn = |(header, samples): &Record| describe(header, samples).sections.into_iter().flat_map(|section| section.charts);
-    let by_size = sizes::section(runs).into_iter().flat_map(|section| section.charts);
-    let all: Vec<String> =
-        by_size.chain(runs.iter().flat_map(drawn)).map(|drawn| crate::plot::terminal(&drawn.chart, width, unicode)).collect();
-    all.join("\n")
 }
 
 /// The title, the results, the failures and the notes of a run, in at most `width` columns.
@@ -100,7 +88,6 @@ fn describe(header: &Header, samples: &[Sample]) -> Document {
     let what = match header.kind {
         Kind::Files => "File operations",
         Kind::Net => "Network throughput",
-        Kind::Sweep => "Workers and chunk sizes",
         Kind::Compare => "Tool comparison",
     };
     let places: Vec<&str> = header.places.iter().map(|place| place.address.as_str()).filter(|address| !address.is_empty()).collect();
@@ -116,14 +103,13 @@ fn describe(header: &Header, samples: &[Sample]) -> Document {
         match header.kind {
             Kind::Files => files::describe(&all, &mut document),
             Kind::Net => streams::net(&all, &mut document),
-            Kind::Sweep => streams::sweep(&all, &mut document),
             Kind::Compare => compare::describe(header, &all, &mut document),
         }
     }
     if header.ended.is_none() {
         document.troubles.insert(0, "This run has not ended: it is running, or it was interrupted. The same command resumes it.".into());
     }
-    document.setup = vec![setup(header, samples), repetitions(samples), how_to_read()];
+    document.setup = vec![setup(header, samples), how_to_read()];
     document
 }
 
@@ -132,12 +118,6 @@ fn when_and_where(header: &Header) -> String {
     let ended = header.ended.as_ref().map_or("not ended".to_string(), |ended| format!("until {ended}"));
     let (host, started) = (known(&header.host.name, "host"), known(&header.started, "time"));
     format!("Measured by haul {} on {host}, {started} {ended}. Run {}.", header.host.haul, header.id)
-}
-
-fn factors_words(sample: &Sample) -> String {
-    let words: Vec<String> =
-        sample.factors.iter().map(|(name, value)| format!("{} {}", point::factor_name(name), point::factor_value(name, value))).collect();
-    words.join(", ")
 }
 
 /// The machine, the settings, the places and the tools.
@@ -193,31 +173,6 @@ fn words(command: &[String]) -> String {
         false => word.clone(),
     };
     command.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
-fn repetitions(samples: &[Sample]) -> Section {
-    let show = |metric: Metric, value: Option<f64>| value.map(|v| metric.unit().show(v));
-    let mut table = Rows::of(&samples[..samples.len().min(REPETITIONS)])
-        .number("No.", 0, |s| s.number.to_string())
-        .name("Contender", 0, |s| s.contender.clone())
-        .name("Point", 1, factors_words)
-        .number("Repetition", 1, |s| if s.repetition == 0 { "warm-up".into() } else { s.repetition.to_string() })
-        .name("Started", 1, |s| s.at.clone())
-        .name("Outcome", 1, |s| match s.outcome {
-            Outcome::Ok => Cell::from("ok"),
-            bad => Cell::bad(bad.words()),
-        })
-        .number("Time", 1, |s| show(Metric::Seconds, s.seconds))
-        .number("Rate", 1, |s| show(Metric::Rate, s.rate()))
-        .name("Limited by", 1, |s| s.limited_by.clone())
-        .name("Reason", 1, |s| s.reason.clone())
-        .name("Command line", 1, |s| words(&s.command))
-        .table(match samples.len().saturating_sub(REPETITIONS) {
-            0 => format!("All {} repetitions, in the order of measurement; with all numbers in samples.csv", samples.len()),
-            more => format!("The first {REPETITIONS} repetitions; the other {more} are in samples.csv"),
-        });
-    table.folded = true;
-    Section { title: "Repetitions".into(), tables: vec![table], page_only: true, ..Section::default() }
 }
 
 fn how_to_read() -> Section {

@@ -4,9 +4,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::document::{Document, Drawn, Section, Table};
+use super::document::{Document, Section, Table};
 use super::point::capital;
 use crate::plot::svg::{escape, swatch};
+use crate::plot::{Chart, KEY};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -18,9 +19,6 @@ const WIDE: f64 = 880.0;
 /// Characters from which on a text, or a number, may be broken anywhere.
 const LONG: usize = 24;
 const LONG_NUMBER: usize = 12;
-
-/// A name of a row that is no longer is not broken.
-const SHORT: usize = 26;
 
 pub fn page(documents: &[Document], differences: &[Section]) -> String {
     let title = match documents {
@@ -93,34 +91,22 @@ fn section(section: &Section, id: &str) -> String {
     for paragraph in &section.paragraphs {
         out += &format!("<p>{}</p>\n", escape(paragraph));
     }
-    // Plots of half the width are placed in pairs.
-    let (wide, half): (Vec<&Drawn>, Vec<&Drawn>) = section.charts.iter().partition(|drawn| drawn.wide);
-    if !half.is_empty() {
+    if !section.charts.is_empty() {
         out += "<div class=\"pair\">\n";
-        for (at, drawn) in half.iter().enumerate() {
-            out += &figure(drawn, &format!("{id}h{at}"));
+        for (at, chart) in section.charts.iter().enumerate() {
+            out += &figure(chart, section.charts.len() == 1, &format!("{id}c{at}"));
         }
         out += "</div>\n";
-    }
-    let mut wide = wide.into_iter().enumerate();
-    // The main plot, the numbers, then the details.
-    if half.is_empty()
-        && let Some((at, drawn)) = wide.next()
-    {
-        out += &figure(drawn, &format!("{id}w{at}"));
     }
     for table in &section.tables {
         out += &table_of(table);
     }
-    for (at, drawn) in wide {
-        out += &figure(drawn, &format!("{id}w{at}"));
-    }
     out + "</section>\n"
 }
 
-fn figure(drawn: &Drawn, id: &str) -> String {
-    let chart = &drawn.chart;
-    let mut out = format!("<figure class=\"{}\">\n<h3>{}</h3>\n", if drawn.wide { "wide" } else { "half" }, escape(&chart.title));
+fn figure(chart: &Chart, wide: bool, id: &str) -> String {
+    let (class, width) = if wide { ("wide", WIDE) } else { ("half", HALF) };
+    let mut out = format!("<figure class=\"{class}\">\n<h3>{}</h3>\n", escape(&chart.title));
     let legend = chart.legend();
     if !legend.is_empty() {
         out += "<ul class=\"legend\">";
@@ -129,27 +115,24 @@ fn figure(drawn: &Drawn, id: &str) -> String {
         }
         out += "</ul>\n";
     }
-    let width = if drawn.wide { WIDE } else { HALF };
     out += &format!("<div class=\"large\">{}</div>\n", crate::plot::svg(chart, &format!("{id}l"), width));
     out += &format!("<div class=\"small\">{}</div>\n", crate::plot::svg(chart, &format!("{id}s"), NARROW));
-    out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(chart.key()))
+    out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(KEY))
+}
+
+fn class(names: &[(&str, bool)]) -> String {
+    let names: Vec<&str> = names.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+    if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
 }
 
 fn table_of(table: &Table) -> String {
     let caption = escape(&table.caption);
-    let mut out = String::new();
-    if table.folded {
-        out += &format!("<details><summary>{caption}</summary>\n");
-    }
-    out += &format!(
+    let mut out = format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>"
     );
     for column in &table.columns {
-        let class = match (column.numeric, column.name.chars().count() > LONG) {
-            (true, _) => " class=\"number\"",
-            (false, true) => " class=\"long\"",
-            (false, false) => "",
-        };
+        let long = !column.numeric && column.name.chars().count() > LONG;
+        let class = class(&[("number", column.numeric), ("long", long)]);
         out += &format!("<th scope=\"col\"{class}>{}</th>", escape(&column.name));
     }
     out += "</tr></thead>\n<tbody>\n";
@@ -157,16 +140,8 @@ fn table_of(table: &Table) -> String {
         out += "<tr>";
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
             let long = cell.text.chars().count() > if column.numeric { LONG_NUMBER } else { LONG };
-            let class = match (cell.bad, column.numeric, long) {
-                (_, true, true) => " class=\"number long\"",
-                (true, true, _) => " class=\"bad number\"",
-                (true, ..) => " class=\"bad\"",
-                (_, true, _) => " class=\"number\"",
-                (.., true) => " class=\"long\"",
-                _ => "",
-            };
+            let class = class(&[("bad", cell.bad), ("number", column.numeric), ("long", long)]);
             let text = escape(&cell.text);
-            let class = if at == 0 && class.is_empty() && cell.text.chars().count() > SHORT { " class=\"long\"" } else { class };
             // On a narrow screen each cell is a line with the column's name before it.
             let name = escape(&column.name);
             out += &if at == 0 {
@@ -177,9 +152,5 @@ fn table_of(table: &Table) -> String {
         }
         out += "</tr>\n";
     }
-    out += "</tbody>\n</table>\n</div>\n";
-    if table.folded {
-        out += "</details>\n";
-    }
-    out
+    out + "</tbody>\n</table>\n</div>\n"
 }

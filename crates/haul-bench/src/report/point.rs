@@ -117,7 +117,6 @@ impl<'a> Point<'a> {
         self.samples.iter().any(|s| s.outcome == Outcome::Wrong)
     }
 
-    /// Failures by outcome.
     pub fn failures(&self) -> Vec<(Outcome, usize)> {
         let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
         for sample in self.samples.iter().filter(|s| s.outcome != Outcome::Ok) {
@@ -140,19 +139,11 @@ impl<'a> Point<'a> {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// The repetition with the median time among those that have what `has` asks for.
-    pub fn typical(&self, has: impl Fn(&Sample) -> bool) -> Option<&'a Sample> {
-        let mut with: Vec<&Sample> = self.samples.iter().copied().filter(|s| s.counts() && has(s)).collect();
-        with.sort_by(|a, b| a.seconds.unwrap_or(f64::MAX).total_cmp(&b.seconds.unwrap_or(f64::MAX)));
-        with.get(with.len().saturating_sub(1) / 2).copied()
-    }
-
     /// The first text of this name among the other results of the samples that count.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.samples.iter().filter(|s| s.counts()).find_map(|s| s.more.get(name)?.as_str())
     }
 
-    /// What limited most of the repetitions.
     pub fn limit(&self) -> Option<&'a str> {
         let mut limits: Vec<&str> = self.samples.iter().filter(|s| s.counts()).filter_map(|s| s.limited_by.as_deref()).collect();
         limits.sort_unstable();
@@ -173,9 +164,9 @@ impl<'a> Point<'a> {
         self.factors.get(factor).map_or(String::new(), |value| factor_value(factor, value))
     }
 
-    /// All factors but these: `16 streams, chunk 4 MiB, out`.
+    /// All factors but these: `out, 16 streams`.
     pub fn described(&self, without: &[&str]) -> String {
-        let first = ["operation", "direction", "threads", "streams", "chunk", "concurrency", "logins"];
+        let first = ["operation", "direction", "threads", "streams"];
         let rest = self.factors.keys().map(String::as_str).filter(|name| !first.contains(name));
         let names = first.into_iter().chain(rest).filter(|name| !without.contains(name));
         let words: Vec<String> = names.filter_map(|name| Some(factor_words(name, self.factors.get(name)?))).collect();
@@ -203,18 +194,16 @@ pub fn factor_name(name: &str) -> String {
     match name {
         "same_dir" => "same directory".into(),
         "file_count" => "files per thread".into(),
-        "chunk" => "chunk size".into(),
         _ => name.replace('_', " "),
     }
 }
 
-/// The heading of its column.
 pub fn factor_title(name: &str) -> String {
     capital(&factor_name(name))
 }
 
 pub fn factor_value(name: &str, value: &Value) -> String {
-    let sized = ["size", "bytes", "chunk", "record"].iter().any(|word| name.contains(word));
+    let sized = ["size", "bytes", "record"].iter().any(|word| name.contains(word));
     match (value, number(value)) {
         (_, Some(bytes)) if sized => Unit::Bytes.show(bytes),
         (Value::Number(_), Some(n)) => crate::plot::unit::digits(n),
@@ -231,9 +220,8 @@ pub fn factor_words(name: &str, value: &Value) -> String {
         ("same_dir", "Y") => "one shared directory".into(),
         ("same_dir", "N") => "own directories".into(),
         ("file_size", _) => format!("files of {shown}"),
-        ("chunk", _) => format!("chunks of {shown}"),
-        ("streams" | "threads" | "logins", "1") => format!("1 {}", name.trim_end_matches('s')),
-        ("streams" | "threads" | "logins", _) => format!("{shown} {name}"),
+        ("streams" | "threads", "1") => format!("1 {}", name.trim_end_matches('s')),
+        ("streams" | "threads", _) => format!("{shown} {name}"),
         ("direction" | "operation", _) => shown,
         _ => format!("{} {shown}", factor_name(name)),
     }
@@ -278,7 +266,7 @@ pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
 }
 
 /// The order of the rows; other factors come behind these, then threads and streams, which vary fastest.
-const ORDER: [&str; 7] = ["operation", "direction", "file_size", "same_dir", "logins", "concurrency", "chunk"];
+const ORDER: [&str; 4] = ["operation", "direction", "file_size", "same_dir"];
 
 fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
     let rest = || a.factors.keys().chain(b.factors.keys()).map(String::as_str);

@@ -60,37 +60,3 @@ fn shown(key: &str, value: &Value) -> Option<String> {
         value => Some(factor_value(key, value)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn nothing_raw_is_shown() {
-        let settings = json!({
-            "duration_seconds": null, "file_sizes": [4096, 6500], "same_dir": [true, false], "limit_seconds": 600.0,
-            "seed": 1234567, "commands": {"cp": "cp -r {src} {dst}/"}, "source_bytes": 320190, "source_files": 21000,
-            "grid": {"workers": [1, 2], "chunk": [], "directions": ["put"]}, "caches": "auto", "extrapolate": "13TB", "new_thing": 7
-        });
-        let words = words(&serde_json::from_value(settings).unwrap());
-        let words: Vec<String> = words.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        assert_eq!(
-            words,
-            [
-                "Command of cp: cp -r {src} {dst}/",
-                "Extrapolate: 13TB",
-                "File sizes: 4 KiB, 6.35 KiB",
-                "Directions: put",
-                "Workers: 1, 2",
-                "Time limit of a copy: 10m00s",
-                "New thing: 7",
-                "Shared directories: yes, no",
-                "Seed of the order: 1234567",
-                "Source size: 313 KiB",
-                "Source files: 21,000",
-            ]
-        );
-    }
-}

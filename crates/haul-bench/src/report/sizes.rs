@@ -44,7 +44,7 @@ pub fn section(runs: &[Record]) -> Option<Section> {
     }
     let mut section = Section::titled("Time by size");
     let left_out = all.len().saturating_sub(LINES);
-    section.draw(chart(&all, left_out), true);
+    section.draw(chart(&all, left_out));
     let rows: Vec<(&str, &Mark)> = all.iter().flat_map(|(name, marks)| marks.iter().map(move |mark| (name.as_str(), mark))).collect();
     section.tables.push(
         Rows::of(&rows)
@@ -67,7 +67,6 @@ pub fn differ(a: &Record, b: &Record) -> bool {
     both && size(a).zip(size(b)).is_some_and(|(a, b)| a.abs_diff(b) > a.max(b) / 100)
 }
 
-/// Where the data of a run went.
 fn direction(run: &Record) -> &'static str {
     let is_remote = |role: &str| {
         let place = run.0.places.iter().find(|place| place.role == role);
@@ -82,8 +81,7 @@ fn direction(run: &Record) -> &'static str {
 
 fn chart(all: &[Course], left_out: usize) -> Chart {
     let lines = all.iter().take(LINES).enumerate();
-    let lines: Vec<Line> =
-        lines.map(|(look, (name, marks))| Line { name: name.clone(), look, marks: marks.clone(), course: false }).collect();
+    let lines: Vec<Line> = lines.map(|(look, (name, marks))| Line { name: name.clone(), look, marks: marks.clone() }).collect();
     let values: Vec<f64> = lines.iter().flat_map(|line| line.marks.iter().map(|mark| mark.y)).collect();
     let caption = match left_out {
         0 => "Medians of all runs; further down is better.".to_string(),

@@ -4,22 +4,17 @@ use serde_json::{Map, Value, json};
 
 use super::change::{Change, compare_runs};
 use super::point::{Metric, Point, points};
-use super::verdict::{Lead, beside};
-use super::{Record, compare, pairs, streams};
+use super::verdict::beside;
+use super::{Record, compare, pairs};
 use crate::record::{Header, Kind, Sample};
-use crate::stats::{Difference, Summary};
 
-/// A run's points with their medians. Runs in which contenders compete also have the differences to the baseline: haul (else
-/// the first tool) in a comparison, the best fixed point in a sweep.
+/// A run's points with their medians. A comparison also has the differences to the
+/// baseline: haul, else the first tool.
 pub fn summary(header: &Header, samples: &[Sample]) -> Value {
     let all = points(samples);
     let all: Vec<&Point<'_>> = all.iter().collect();
     let baseline = match header.kind {
         Kind::Compare => compare::reference(header, &all),
-        Kind::Sweep => {
-            let fixed: Vec<&Point<'_>> = all.iter().copied().filter(|point| !streams::is_own(point)).collect();
-            Lead::of(&fixed, Metric::Seconds).map(|lead| lead.best)
-        }
         Kind::Files | Kind::Net => None,
     };
     let amount = header.settings.get("extrapolate_bytes").and_then(Value::as_f64);
@@ -45,22 +40,6 @@ pub fn summaries(runs: &[Record]) -> Value {
     let differences: Vec<Value> = pairs(runs).into_iter().map(changes).collect();
     let runs: Vec<Value> = runs.iter().map(|(header, samples)| summary(header, samples)).collect();
     json!({"runs": runs, "differences": differences})
-}
-
-fn of_summary(summary: &Summary) -> Value {
-    json!({
-        "count": summary.count,
-        "median": summary.median,
-        "interval": [summary.interval.0, summary.interval.1],
-        "coverage": summary.coverage,
-        "quartiles": [summary.quartiles.0, summary.quartiles.1],
-        "least": summary.least,
-        "most": summary.most,
-    })
-}
-
-fn of_difference(found: &Difference) -> Value {
-    json!({"median": found.ratio, "interval": [found.interval.0, found.interval.1], "p": found.p, "verdict": found.verdict.words()})
 }
 
 fn of_point(point: &Point<'_>, baseline: Option<&Point<'_>>, amount: Option<f64>) -> Value {
@@ -89,7 +68,7 @@ fn of_point(point: &Point<'_>, baseline: Option<&Point<'_>>, amount: Option<f64>
     ];
     for (name, metric) in names {
         if let Some(summary) = point.summary(metric) {
-            out[name] = of_summary(&summary);
+            out[name] = json!(summary);
         }
     }
     if let Some(p50) = point.latency(|l| l.p50) {
@@ -97,7 +76,7 @@ fn of_point(point: &Point<'_>, baseline: Option<&Point<'_>>, amount: Option<f64>
         out["latency_seconds"] = json!({"p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": point.latency(|l| l.max)});
     }
     if let Some(found) = baseline.filter(|baseline| ranked && !std::ptr::eq(*baseline, point)) {
-        out["time_ratio"] = beside(found, point, Metric::Seconds).as_ref().map(of_difference).into();
+        out["time_ratio"] = beside(found, point, Metric::Seconds).map_or(Value::Null, |found| json!(found));
     }
     if let Some((bytes, rate)) = amount.zip(point.summary(Metric::Rate)).filter(|(_, rate)| ranked && rate.median > 0.0) {
         out["extrapolated_seconds"] = (bytes / rate.median).into();
@@ -121,11 +100,11 @@ fn of_change(change: &Change) -> Value {
     let mut out = json!({"contender": change.contender, "factors": change.factors, "of": change.metric.words(), "verdict": change.words()});
     for (name, summary) in [("first", change.first), ("second", change.second)] {
         if let Some(summary) = summary {
-            out[name] = of_summary(&summary);
+            out[name] = json!(summary);
         }
     }
     if let Some(found) = &change.difference {
-        out["time_ratio"] = of_difference(found);
+        out["time_ratio"] = json!(found);
     }
     out
 }

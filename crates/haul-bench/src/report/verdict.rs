@@ -28,7 +28,6 @@ pub fn by_cost<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Poin
     ordered
 }
 
-/// The cost of `second` relative to `first`.
 pub fn beside(first: &Point<'_>, second: &Point<'_>, metric: Metric) -> Option<Difference> {
     difference(&metric.costs(&first.values(metric)), &metric.costs(&second.values(metric)))
 }

@@ -64,7 +64,7 @@ pub fn header(kind: Kind) -> Header {
         places: match kind {
             Kind::Files => vec![place("data", "/scratch/me/bench")],
             Kind::Net => vec![Place { role: "destination".into(), address: "cluster.example.org".into(), ..Place::default() }],
-            Kind::Sweep | Kind::Compare => vec![place("source", "/scratch/me/set"), place("destination", "cluster:/project/me/copy")],
+            Kind::Compare => vec![place("source", "/scratch/me/set"), place("destination", "cluster:/project/me/copy")],
         },
         tools: vec![
             Tool { name: "haul".into(), path: "/usr/local/bin/haul".into(), version: Some("haul 0.1.0".into()) },
@@ -116,36 +116,18 @@ fn numbered(mut samples: Vec<Sample>) -> Vec<Sample> {
     samples
 }
 
-pub fn latency(dice: &mut Dice, middle: f64, spread: f64, count: u64) -> Latency {
-    let mut classes: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut times: Vec<f64> = (0..2000)
-        .map(|_| {
-            let normal = (0..6).map(|_| dice.next()).sum::<f64>() - 3.0;
-            let tail = if dice.next() > 0.97 { 8.0 } else { 1.0 };
-            middle * (normal * spread).exp() * tail
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    for time in &times {
-        *classes.entry((time.log2() * 4.0 + 200.0).ceil() as u64).or_default() += count.div_ceil(2000);
+/// Of so many operations.
+pub fn latency(middle: f64, count: u64) -> Latency {
+    let at = |by: f64| middle * by;
+    Latency {
+        count,
+        p50: at(1.0),
+        p90: at(1.9),
+        p99: at(3.2),
+        p999: at(8.0),
+        max: at(11.0),
+        classes: vec![(at(1.0), count / 2), (at(11.0), count / 2)],
     }
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    let bound = |class: u64| 2f64.powf((class as f64 - 200.0) / 4.0);
-    let classes = classes.into_iter().map(|(class, count)| (bound(class), count)).collect();
-    Latency { count, p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0), classes }
-}
-
-pub fn series(dice: &mut Dice, seconds: f64, total: u64) -> Vec<(f64, u64)> {
-    let steps = 40;
-    let parts: Vec<f64> = (0..steps).map(|i| if i == 23 { 0.15 } else { dice.jitter(0.3) }).collect();
-    let sum: f64 = parts.iter().sum();
-    let mut done = 0.0;
-    let mut out = vec![(0.0, 0)];
-    for (at, part) in parts.iter().enumerate() {
-        done += part / sum;
-        out.push((seconds * (at + 1) as f64 / steps as f64, (total as f64 * done) as u64));
-    }
-    out
 }
 
 /// Seven tools: one copies wrongly, one fails, one is not installed.
@@ -245,8 +227,7 @@ pub fn files() -> Made {
                     ]);
                     let mut one = sample(operation, point, repetition, seconds, 1024, 1024 * 4096);
                     one.operations = Some(1024);
-                    one.latency = Some(latency(&mut dice, threads as f64 / rate * 0.9, 0.5, 1024));
-                    one.series = series(&mut dice, seconds, 1024 * 4096);
+                    one.latency = Some(latency(threads as f64 / rate * 0.9, 1024));
                     one.command.clear();
                     samples.push(one);
                 }
@@ -270,7 +251,6 @@ pub fn net() -> Made {
                 let mut one =
                     sample("haul", factors(&[("direction", json!(direction)), ("streams", json!(streams))]), repetition, seconds, 0, bytes);
                 one.files = None;
-                one.series = series(&mut dice, seconds, bytes);
                 if repetition == 4 && streams == 16 {
                     one = failed(one, Outcome::Failed, "connection reset by peer");
                 }
@@ -281,39 +261,6 @@ pub fn net() -> Made {
     (header(Kind::Net), numbered(samples))
 }
 
-pub fn sweep() -> Made {
-    let mut dice = Dice::new(6);
-    let mut samples = Vec::new();
-    let bytes = 8_589_934_592u64;
-    let point = |streams: Value, chunk: Value, logins: Value, direction: &str| {
-        factors(&[("streams", streams), ("chunk", chunk), ("logins", logins), ("direction", json!(direction))])
-    };
-    for repetition in 1..=5 {
-        for direction in ["put", "get"] {
-            for streams in [1u64, 2, 4, 8, 16] {
-                for chunk in [1u64 << 20, 4 << 20, 16 << 20] {
-                    for logins in [1u64, 4] {
-                        let best = if direction == "put" { 8.0 } else { 4.0 };
-                        let far = ((streams as f64 / best).ln().abs() * 0.6).exp();
-                        let rate = 640e6 / far
-                            * if chunk == 4 << 20 { 1.0 } else { 0.85 }
-                            * if logins == 4 { 1.0 } else { 0.8 }
-                            * dice.jitter(0.08);
-                        let point = point(json!(streams), json!(chunk), json!(logins), direction);
-                        let one = sample(&format!("haul -j {streams} ({direction})"), point, repetition, bytes as f64 / rate, 8, bytes);
-                        let refused = streams == 16 && logins == 4 && direction == "get";
-                        samples.push(if refused { failed(one, Outcome::Failed, "the server allows 10 connections") } else { one });
-                    }
-                }
-            }
-            let seconds = bytes as f64 / (600e6 * dice.jitter(0.06));
-            let own = || json!(haul_bench::sweep::OWN);
-            samples.push(sample(&format!("haul ({direction})"), point(own(), own(), own(), direction), repetition, seconds, 8, bytes));
-        }
-    }
-    (header(Kind::Sweep), numbered(samples))
-}
-
 /// Zeros, holes, no factors, strings for numbers, numbers out of this world, empty names: of every kind.
 pub fn odd(kind: Kind) -> Made {
     let mut samples = Vec::new();
@@ -321,7 +268,6 @@ pub fn odd(kind: Kind) -> Made {
         factors(&[
             ("threads", value.clone()),
             ("streams", value.clone()),
-            ("chunk", value.clone()),
             ("direction", value.clone()),
             ("operation", value.clone()),
             ("file_size", value.clone()),
@@ -370,9 +316,8 @@ pub fn all() -> Vec<(String, Made)> {
         ("compare-one".into(), compare_one()),
         ("files".into(), files()),
         ("net".into(), net()),
-        ("sweep".into(), sweep()),
     ];
-    for kind in [Kind::Files, Kind::Net, Kind::Sweep, Kind::Compare] {
+    for kind in [Kind::Files, Kind::Net, Kind::Compare] {
         out.push((format!("odd-{}", kind.words()), odd(kind)));
         out.push((format!("empty-{}", kind.words()), empty(kind)));
     }

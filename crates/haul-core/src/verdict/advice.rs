@@ -26,18 +26,18 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
             "use fewer, larger files: an archive costs one request".into(),
             match facts.machine.workers_fixed {
                 true => format!("run it without {}: haul then tunes the number of concurrent requests", facts.name(Choice::Workers)),
-                false => sweep(facts),
+                false => workers(facts),
             },
         ],
         Limiter::SourceReads => {
-            vec![format!("nothing in haul: {} delivers no more; {}", said(source), alone(source, "read")), sweep(facts)]
+            vec![format!("nothing in haul: {} delivers no more; {}", said(source), alone(source, "read")), workers(facts)]
         }
         Limiter::SourceMetadata => vec![
             format!("nothing in haul: {} is slow to list and open; {}", said(source), alone(source, "stat")),
             "split huge directories: haul lists several directories in parallel, but not a single one".into(),
         ],
         Limiter::DestinationWrites => {
-            vec![format!("nothing in haul: {} accepts no more; {}", said(destination), alone(destination, "create")), sweep(facts)]
+            vec![format!("nothing in haul: {} accepts no more; {}", said(destination), alone(destination, "create")), workers(facts)]
         }
         Limiter::DestinationMetadata if !facts.changed() => {
             vec![format!("nothing in haul: every name must be looked up there; {}", alone(destination, "stat"))]
@@ -48,9 +48,9 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
                 alone(destination, "create")
             ),
             "use fewer, larger files: an archive costs one create".into(),
-            sweep(facts),
+            workers(facts),
         ],
-        Limiter::Copying => vec!["nothing in haul: no copy is faster than the system's own".into(), sweep(facts)],
+        Limiter::Copying => vec!["nothing in haul: no copy is faster than the system's own".into(), workers(facts)],
         Limiter::Verifying => vec![
             format!("omit {} or {}: verification reads the destination again", facts.name(Choice::Verify), facts.name(Choice::Content)),
             format!("the destination is slow to read: {}", alone(destination, "read")),
@@ -89,8 +89,8 @@ fn alone(end: &End, operation: &str) -> String {
     }
 }
 
-fn sweep(_: &Facts<'_>) -> String {
-    "`haul bench sweep SRC DST` compares numbers of workers and chunk sizes".into()
+fn workers(_: &Facts<'_>) -> String {
+    "`haul bench compare --tools haul -j 1,4,16 SRC DST` compares numbers of workers".into()
 }
 
 fn processors(facts: &Facts<'_>) -> Vec<String> {
@@ -133,7 +133,7 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
         }
         _ => next.push("nothing: this is the throughput to the service".into()),
     }
-    next.push(sweep(facts));
+    next.push(workers(facts));
     next
 }
 

@@ -424,7 +424,7 @@ fn what_benchmarks_print_is_documented() {
         ("bench-files-summary", "bench files --json -q --total 10 --threads 1 --operation create files"),
         ("bench-compare", "bench compare --json -q --tools haul,cp --repeat 2 --extrapolate 1TB --caches warm --out one src dst/none"),
         ("bench-compare", "bench compare --json -q --tools haul,scp --repeat 1 --caches warm --out two src dst/none"),
-        ("bench-sweep", "bench sweep --json -q --workers 1,2 --repeat 1 --caches warm --out three src dst/none"),
+        ("bench-compare", "bench compare --json -q --tools haul -j 1,2 --repeat 1 --caches warm --out three src dst/none"),
         ("bench-report", "bench report --json one two"),
     ] {
         let ran = w.haul(command).run();

@@ -1,6 +1,5 @@
 use super::*;
 use proptest::prelude::*;
-use std::collections::HashSet;
 
 fn size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -27,14 +26,6 @@ fn a_spec_comes_to_what_it_says() {
     let t = plan("lognormal:median=1KiB,sigma=1,count=500,uniform:min=1B,max=2B,count=10,3x1B", &Options::default()).totals();
     assert_eq!(t.files, 513);
     assert_eq!(plan("lognormal", &Options::default()).totals().files, 10_000);
-}
-
-#[test]
-fn scale_takes_files_first_and_then_bytes() {
-    let scaled = |text: &str, by| Plan::new(&Spec::parse(text, &size).unwrap().scaled(by), &Options::default()).unwrap().totals();
-    assert_eq!((scaled("1000x10MiB", 100).files, scaled("1000x10MiB", 100).bytes), (10, 10 * (10 << 20)));
-    let mixed = scaled("1000x10MiB,39x1GiB", 100);
-    assert_eq!((mixed.files, mixed.largest), (11, (39u64 << 30).div_ceil(100)));
 }
 
 #[test]
@@ -68,50 +59,11 @@ fn the_impossible_is_refused_with_what_is_possible() {
     no("harvard", "COUNTxSIZE");
 }
 
-fn options() -> impl Strategy<Value = Options> {
-    (any::<u64>(), 0u32..=100, 0u32..=120, 0u32..=120, 0u32..=100, prop::option::of(1u64..60), prop::option::of(0u32..4)).prop_map(
-        |(seed, sparse, hard_links, symlinks, odd_names, per_dir, depth)| Options {
-            seed,
-            sparse,
-            hard_links,
-            symlinks,
-            odd_names,
-            shape: Shape { per_dir, depth, ..Shape::default() },
-            ..Options::default()
-        },
-    )
-}
-
 proptest! {
-    #[test]
-    fn totals_are_those_of_the_entries(files in 1u64..400, drawn in 1u64..100, options in options()) {
-        let plan = plan(&format!("{files}x100B,uniform:min=0B,max=200KiB,count={drawn}"), &options);
-        let totals = plan.totals();
-        let (mut counts, mut bytes, mut paths) = ([0; 3], 0, HashSet::new());
-        for entry in plan.entries() {
-            prop_assert!(paths.insert(entry.path));
-            let of = |leader: u64| prop_oneof_regular(&plan, leader);
-            match entry.file.kind {
-                Kind::Regular => { counts[0] += 1; bytes += entry.file.size; }
-                Kind::Symlink(to) => { counts[1] += 1; prop_assert!(of(to)); }
-                Kind::HardLink(to) => { counts[2] += 1; prop_assert!(of(to)); }
-            }
-        }
-        prop_assert_eq!(counts, [totals.files, totals.symlinks, totals.hard_links]);
-        prop_assert_eq!(bytes, totals.bytes);
-        prop_assert_eq!(totals.files, files + drawn);
-        prop_assert_eq!(plan.histogram().0.iter().map(|bin| bin.files).sum::<u64>(), totals.files);
-        prop_assert!(totals.stored <= totals.bytes);
-    }
-
     #[test]
     fn no_spec_makes_the_parser_panic(text in "[0-9xXKMGiB,+:=a-z.]{0,40}|(lognormal|uniform|[0-9]{1,4}x[0-9]KiB)[:,+](median|sigma|count|max|min)?=?[0-9]{0,20}") {
         if let Ok(spec) = Spec::parse(&text, &size) {
             assert!(spec.scaled(3).files() > 0);
         }
     }
-}
-
-fn prop_oneof_regular(plan: &Plan, leader: u64) -> bool {
-    plan.file(leader).kind == Kind::Regular
 }

@@ -153,6 +153,13 @@ impl StoreRunner {
         Ok(Done { requests, ..done })
     }
 
+    fn set(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<()> {
+        match first(self.store.set_meta(&[MetaSpec { name, entry, keep }]))?.refused.is_empty() {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Unsupported, self.task.operation.word()).because("the remote host refuses it")),
+        }
+    }
+
     fn list_dir(&self, each: &mut dyn FnMut(Entry)) -> Result<()> {
         let mut failed = None;
         self.store.list(&self.here, &mut |entry| {
@@ -204,25 +211,14 @@ impl OpRunner for StoreRunner {
             Op::Stat => self.store.stat(&name, MetaMask::NONE).map(drop),
             Op::Chmod => {
                 let entry = Entry { mode: 0o646, ..described(&name, self.task.shape.whole()) };
-                first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::MODE }])).and_then(|landed| match landed
-                    .refused
-                    .is_empty()
-                {
-                    true => Ok(()),
-                    false => Err(Error::new(ErrorKind::Unsupported, "chmod")),
-                })
+                self.set(&name, &entry, MetaMask::MODE)
             }
             Op::Rename => self.store.rename(&name, &there(Role::File), false),
             Op::Setxattr => {
                 let have = described(&name, 0).have.with(MetaMask::XATTR);
                 let xattrs = Some(Box::new(self.xattrs.clone()));
                 let entry = Entry { have, xattrs, ..described(&name, self.task.shape.whole()) };
-                first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::XATTR }])).and_then(
-                    |landed| match landed.refused.is_empty() {
-                        true => Ok(()),
-                        false => Err(Error::new(ErrorKind::Unsupported, "setxattr").because("the remote host refuses it")),
-                    },
-                )
+                self.set(&name, &entry, MetaMask::XATTR)
             }
             Op::Getxattr => {
                 let mut entries = [described(&name, self.task.shape.whole())];

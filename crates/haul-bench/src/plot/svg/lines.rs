@@ -1,4 +1,4 @@
-//! Lines through medians with their intervals and repetitions, and courses over time.
+//! Lines through medians with their intervals and repetitions.
 
 use super::{Area, FOOT, LETTER, mark, n, text, text_width};
 use crate::plot::ruler::Ruler;
@@ -16,11 +16,10 @@ pub fn draw(chart: &Chart, lines: &[Line], width: f64) -> (f64, String) {
     let xs: Vec<f64> = lines.iter().flat_map(|l| l.marks.iter().map(|m| m.x)).collect();
     let up = Ruler::of(&chart.y, &ys, TALL, &|_| LETTER * 2.2);
     let left = up.ticks.iter().map(|tick| text_width(&tick.label)).fold(0.0, f64::max) + 12.0;
-    let dodge = if lines.iter().any(|l| l.course) { 0.0 } else { APART };
-    let inset = 14.0 + dodge * (lines.len() as f64 - 1.0) / 2.0;
+    let inset = 14.0 + APART * (lines.len() as f64 - 1.0) / 2.0;
     let frame = Area { left, top: HEAD, right: width - 4.0, bottom };
     // Marks at the ends do not touch the axes.
-    let area = if lines.iter().any(|l| l.course) { frame } else { Area { left: left + inset, right: width - 4.0 - inset, ..frame } };
+    let area = Area { left: left + inset, right: width - 4.0 - inset, ..frame };
     let along = Ruler::of(&chart.x, &xs, area.right - area.left, &|label| text_width(label) + 12.0);
 
     let mut out = String::new();
@@ -33,8 +32,8 @@ pub fn draw(chart: &Chart, lines: &[Line], width: f64) -> (f64, String) {
     out += &area.below(&along, width);
     out += &format!("<path class=\"axis\" d=\"M{0} {1}V{2}H{3}\"/>", n(frame.left), n(frame.top), n(frame.bottom), n(frame.right));
     for (at, line) in lines.iter().enumerate() {
-        let shift = (at as f64 - (lines.len() as f64 - 1.0) / 2.0) * dodge;
-        out += &if line.course { course(line, &area, &along, &up) } else { medians(chart, line, shift, &area, &along, &up) };
+        let shift = (at as f64 - (lines.len() as f64 - 1.0) / 2.0) * APART;
+        out += &medians(chart, line, shift, &area, &along, &up);
     }
     (bottom + FOOT, out)
 }
@@ -70,16 +69,4 @@ fn medians(chart: &Chart, line: &Line, shift: f64, area: &Area, along: &Ruler, u
         out += &format!("<g><title>{}</title>{}</g>", super::escape(&words), mark(x, y, 4.5, look));
     }
     out + "</g>"
-}
-
-/// Level between two points, as a rate over a span is.
-fn course(line: &Line, area: &Area, along: &Ruler, up: &Ruler) -> String {
-    let points: Vec<(f64, f64)> = line.marks.iter().filter_map(|m| Some((area.x(along, m.x)?, area.y(up, m.y)?))).collect();
-    let Some((first, rest)) = points.split_first() else { return String::new() };
-    let mut path = format!("M{} {}", n(first.0), n(first.1));
-    for (x, y) in rest {
-        path += &format!("H{}V{}", n(*x), n(*y));
-    }
-    let look = line.look % LINES;
-    format!("<path class=\"line c{look} d{look}\" d=\"{path}\"><title>{}</title></path>", super::escape(&line.name))
 }

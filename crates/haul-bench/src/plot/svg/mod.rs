@@ -95,13 +95,11 @@ const MARKS: [&str; LINES] = [
     "M-1.1 0-.55-1H.55L1.1 0 .55 1H-.55Z",
 ];
 
-/// The mark of a look with the radius `r`.
 pub(super) fn mark(x: f64, y: f64, r: f64, look: usize) -> String {
     let look = look % LINES;
     format!("<path class=\"mark c{look}\" transform=\"translate({} {}) scale({})\" d=\"{}\"/>", n(x), n(y), n(r), MARKS[look])
 }
 
-/// The rectangle in which values are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub left: f64,

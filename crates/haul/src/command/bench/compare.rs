@@ -6,10 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use haul_bench::compare::{BUILT_IN, Route, Tool, Words, table, words};
+use haul_bench::compare::{BUILT_IN, Tool, Words, table, words};
 use haul_bench::comparison::{Contender, prefix};
 use haul_bench::process::Group;
-use haul_bench::record::{self, Kind};
+use haul_bench::record;
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -45,7 +45,6 @@ fn print_table(file: Option<&Path>) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The built-in tools, and those of a file.
 fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
     let built_in = table::parse(BUILT_IN, &[])?;
     let Some(file) = file else { return Ok(built_in) };
@@ -66,11 +65,11 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();
     let group = comparison::listen(&cancel);
-    let keeping = Keeping::of(&flags.comparison, global, Kind::Compare);
-    let connect = &flags.comparison.connect;
+    let keeping = Keeping::of(flags, global);
+    let connect = &flags.connect;
     let hosts = Hosts::new(connect);
     let from = Origin::open(source, &hosts)?;
-    keeping.apart(&from, &flags.comparison)?;
+    keeping.apart(&from, flags)?;
     let target = Target::open(destination, &hosts, &from, &prefix(&keeping.header))?;
     let task = Task {
         route: route(source, destination),
@@ -82,6 +81,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
             let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
             processors.clamp(THREADS.0, THREADS.1)
         }),
+        workers: &flags.workers,
     };
     let line_up = task.line_up(&chosen, !flags.tools.is_empty(), &cancel, &group)?;
     if !global.quiet && !line_up.left_out.is_empty() {
@@ -90,17 +90,16 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let names: Vec<String> = line_up.contenders.iter().map(|contender| contender.name.clone()).collect();
     let templates = chosen.iter().filter(|tool| names.contains(&tool.name));
     let templates: serde_json::Map<String, Value> =
-        templates.map(|tool| (tool.name.clone(), tool.template(task.route, from.is_dir).into())).collect();
+        templates.map(|tool| (tool.name.clone(), tool.template(&task.route, from.is_dir).into())).collect();
     let planned = PlannedRun {
-        kind: Kind::Compare,
-        flags: &flags.comparison,
+        flags,
         global,
         keeping: &keeping,
         from: &from,
         target: &target,
         contenders: &line_up.contenders,
         tools: line_up.programs,
-        settings: extrapolated(flags)
+        settings: given(flags)
             .into_iter()
             .chain([
                 ("tools".to_string(), names.into()),
@@ -111,15 +110,19 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         cancel: &cancel,
         group: &group,
     };
-    let finished = planned.run()?;
-    finished.show("bench-compare", global)?;
-    Ok(finished.exit())
+    planned.run()
 }
 
-/// The settings of `--extrapolate`.
-fn extrapolated(flags: &CompareFlags) -> Vec<(String, Value)> {
-    let Some((text, bytes)) = &flags.extrapolate else { return Vec::new() };
-    vec![("extrapolate".to_string(), text.as_str().into()), ("extrapolate_bytes".to_string(), (*bytes).into())]
+/// The settings of `--extrapolate` and `-j`, where they are given.
+fn given(flags: &CompareFlags) -> Vec<(String, Value)> {
+    let mut given = Vec::new();
+    if let Some((text, bytes)) = &flags.extrapolate {
+        given.extend([("extrapolate".to_string(), text.as_str().into()), ("extrapolate_bytes".to_string(), (*bytes).into())]);
+    }
+    if !flags.workers.is_empty() {
+        given.push(("workers".to_string(), flags.workers.clone().into()));
+    }
+    given
 }
 
 /// The tools that were named, in that order; all where none was. Errors: `Usage` for a name that the table does not have.
@@ -137,30 +140,29 @@ fn chosen<'t>(names: &[String], tools: &'t [Tool]) -> Result<Vec<&'t Tool>> {
     names.iter().map(find).collect()
 }
 
-fn route(source: &Location, destination: &Location) -> Route {
+/// As the table has it: `local-host`.
+fn route(source: &Location, destination: &Location) -> String {
     let upload = destination.is_remote();
-    let way = |to, from| if upload { to } else { from };
     let other = if upload { destination } else { source };
-    match other.scheme.0.word {
-        _ if other.scheme.keys => way(Route::LocalS3, Route::S3Local),
-        "ftp" => way(Route::LocalFtp, Route::FtpLocal),
-        "ftps" => way(Route::LocalFtps, Route::FtpsLocal),
-        "gsiftp" | "sshftp" => way(Route::LocalGridFtp, Route::GridFtpLocal),
-        // There are no uploads.
-        "http" | "https" => Route::HttpLocal,
-        _ if other.is_remote() => way(Route::LocalHost, Route::HostLocal),
-        _ => Route::LocalLocal,
-    }
+    let kind = match other.scheme.0.word {
+        _ if other.scheme.keys => "s3",
+        word @ ("ftp" | "ftps") => word,
+        "gsiftp" | "sshftp" => "gridftp",
+        "http" | "https" => "http",
+        _ if other.is_remote() => "host",
+        _ => "local",
+    };
+    if upload { format!("local-{kind}") } else { format!("{kind}-local") }
 }
 
-/// What every tool is to do.
 struct Task<'a> {
-    route: Route,
+    route: String,
     from: &'a Origin,
     target: &'a Target<'a>,
     connect: &'a Connect,
     keeping: &'a Keeping,
     threads: u32,
+    workers: &'a [u32],
 }
 
 struct LineUp<'a> {
@@ -176,20 +178,20 @@ impl Task<'_> {
         let is_dir = self.from.is_dir;
         let mut line_up = LineUp { contenders: Vec::new(), programs: Vec::new(), left_out: Vec::new() };
         // Problems of every copy are reported once, not as a failure of each.
-        let words = self.words("x-1")?;
+        let words = self.words("x-1", None)?;
         for &tool in chosen {
             let missing = tool
-                .programs(self.route, is_dir)
+                .programs(&self.route, is_dir)
                 .into_iter()
                 .find(|program| !program.starts_with('{') && comparison::found(program).is_none());
             let what = if is_dir { "a directory" } else { "a single file" };
             let absent = match missing {
-                _ if !tool.goes(self.route, is_dir) => Some(format!("the table has no {} command for {what}", self.route.word())),
+                _ if !tool.goes(&self.route, is_dir) => Some(format!("the table has no {} command for {what}", self.route)),
                 Some(program) => Some(format!("the program {program} is not installed")),
-                None => tool.call(self.route, is_dir, &words).err().map(|e| e.reason()),
+                None => tool.call(&self.route, is_dir, &words).err().map(|e| e.reason()),
             };
             if absent.is_some() && !all {
-                if tool.goes(self.route, is_dir) {
+                if tool.goes(&self.route, is_dir) {
                     line_up.left_out.push(tool.name.clone());
                 }
                 continue;
@@ -197,15 +199,19 @@ impl Task<'_> {
             if absent.is_none() {
                 line_up.programs.push(self.program(tool, &words, cancel, group));
             }
-            let prepare = move |fresh: &str| {
-                let mut call = tool.call(self.route, is_dir, &self.words(fresh)?)?;
-                call.env.extend(self.env());
-                Ok(call)
-            };
-            line_up.contenders.push(Contender { name: tool.name.clone(), factors: [].into(), prepare: Box::new(prepare), absent });
+            let fixed: &[u32] = if tool.template(&self.route, is_dir).contains("{workers}") { self.workers } else { &[] };
+            for workers in std::iter::once(None).chain(fixed.iter().copied().map(Some)) {
+                let name = workers.map_or_else(|| tool.name.clone(), |n| format!("{} -j {n}", tool.name));
+                let prepare = move |fresh: &str| {
+                    let mut call = tool.call(&self.route, is_dir, &self.words(fresh, workers)?)?;
+                    call.env.extend(self.env());
+                    Ok(call)
+                };
+                line_up.contenders.push(Contender { name, prepare: Box::new(prepare), absent: absent.clone() });
+            }
         }
         if line_up.contenders.is_empty() {
-            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no installed tool goes {}", self.route.word()));
+            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no installed tool goes {}", self.route));
             return Err(e.hint("--print-table shows the known tools, --table FILE adds others"));
         }
         Ok(line_up)
@@ -223,7 +229,7 @@ impl Task<'_> {
     }
 
     fn program(&self, tool: &Tool, words: &Words, cancel: &Cancel, group: &Group) -> record::Tool {
-        let programs = tool.programs(self.route, self.from.is_dir);
+        let programs = tool.programs(&self.route, self.from.is_dir);
         let path = programs.first().and_then(|program| comparison::found(program));
         let path = path.or_else(|| std::env::current_exe().ok()).unwrap_or_default();
         let argv = words::fill(tool.version(), words).unwrap_or_default();
@@ -231,8 +237,8 @@ impl Task<'_> {
         record::Tool { name: tool.name.clone(), path: haul_core::entry::show(path.as_os_str().as_bytes()), version }
     }
 
-    /// The values of the table's placeholders, for a copy into the directory of this name.
-    fn words(&self, fresh: &str) -> Result<Words> {
+    /// The values of the table's placeholders, for a copy into the directory of this name; `None` leaves the number of workers to haul.
+    fn words(&self, fresh: &str, workers: Option<u32>) -> Result<Words> {
         let mut words = Words::default();
         let (source, target) = (&self.from.location, self.target.at(fresh));
         let bytes = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
@@ -246,6 +252,7 @@ impl Task<'_> {
         words.one("from", bytes(&bare.to_bytes()));
         words.one("to", bytes(&Location { trailing_slash: true, ..target.clone() }.to_bytes()));
         words.one("threads", self.threads.to_string());
+        words.many("workers", workers.map_or_else(Vec::new, |n| vec!["-j".into(), n.to_string().into()]));
         words.one("haul", std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?);
         let other = if source.is_remote() { source } else { &target };
         let ssh_options = reach::ssh_options(self.connect, other);

@@ -28,7 +28,7 @@ const WIDTH: usize = 80;
 pub fn run(flags: &DataFlags, global: &Global) -> Exit {
     let cancel = Cancel::default();
     let kept = "stopping; created files are kept (a second signal stops at once)";
-    super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None);
+    super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None, || {});
     match work(flags, global, &cancel) {
         Ok(exit) => exit,
         Err(e) if e.kind() == ErrorKind::Cancelled && cancel.why() == Some(Stop::Signal) => {
@@ -206,7 +206,6 @@ fn amounts(totals: &Totals) -> String {
     text
 }
 
-/// A histogram of the sizes.
 fn details(plan: &Plan) -> String {
     let mut text = String::new();
     let bins = &plan.histogram().0;
@@ -239,7 +238,6 @@ fn sentence(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where text and documents go.
 struct Reporter<'a> {
     global: &'a Global,
 }

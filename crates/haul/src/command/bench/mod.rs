@@ -12,14 +12,12 @@ mod net;
 pub mod report;
 mod runs;
 mod signals;
-mod sweep;
 
 pub fn run(command: &BenchCommand, global: &Global) -> Exit {
     match command {
         BenchCommand::Data(flags) => data::run(flags, global),
         BenchCommand::Files(flags) => files::run(flags, global),
         BenchCommand::Net(flags) => net::run(flags, global),
-        BenchCommand::Sweep(flags) => sweep::run(flags, global),
         BenchCommand::Compare(flags) => compare::run(flags, global),
         BenchCommand::Report(flags) => report::run(flags, global),
     }

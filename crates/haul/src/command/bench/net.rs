@@ -52,7 +52,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     remote.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
     let stop = Cancel::default();
-    super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None);
+    super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None, || {});
     let tell = |line: &str| {
         if !global.quiet {
             out::say_plainly(line);
@@ -91,9 +91,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     };
     run.header.notes = notes.map(String::from).into_iter().chain([route]).collect();
     run.finish((ended.is_none() && !interrupted).then(now))?;
-    runs::results(&run, global)?;
-    runs::summary("bench-net", &run, global)?;
-    runs::page(&dir, global);
+    runs::show("bench-net", &run, global)?;
     Ok(match ended {
         Some(e) => out::error_of_document(&e.hint("what was measured is kept; the same command with --out of this run resumes it")),
         None if interrupted => Exit::Signal,
@@ -175,7 +173,6 @@ fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usize, d
     )
 }
 
-/// A line for each measurement.
 fn step(number: usize, all: usize, point: Point, sample: &Sample) -> String {
     let streams = things(point.streams.into(), "stream");
     let found = match (sample.rate(), &sample.reason) {

@@ -14,7 +14,6 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::ReportFlags;
 use crate::out;
-use crate::render::utf8_locale;
 
 pub fn run(flags: &ReportFlags, global: &Global) -> Exit {
     match make(flags, global) {
@@ -73,9 +72,5 @@ fn text(found: &[Record], flags: &ReportFlags) -> String {
         text.push('\n');
     }
     text += &report::text(found, width);
-    if flags.plot {
-        let unicode = utf8_locale(|name| std::env::var(name).ok());
-        let _ = write!(text, "\n{}", report::plots(found, width, unicode));
-    }
     text
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_bench::record::{Header, Host, Kind, Run};
-use haul_bench::{plot, report};
-use haul_core::entry::show;
+use haul_bench::record::{Header, Host, Kind, Outcome, Run};
+use haul_bench::report;
+use haul_core::entry::show as safe;
 use haul_core::error::{Error, Result};
 use haul_core::place::url::without_password;
 use serde_json::{Value, json};
@@ -41,13 +41,12 @@ pub fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
-/// The header of a run that begins now.
 pub fn header(kind: Kind) -> Header {
     Header {
         kind,
         id: format!("{:016x}", random()),
         started: now(),
-        command: std::env::args_os().map(|word| show(&without_password(word.as_bytes()))).collect(),
+        command: std::env::args_os().map(|word| safe(&without_password(word.as_bytes()))).collect(),
         host: Host::here(env!("CARGO_PKG_VERSION")),
         ..Header::default()
     }
@@ -62,7 +61,7 @@ pub fn width() -> usize {
 
 /// Prints text for people: on standard output; with `--json` on standard error; with `--json --quiet` not at all.
 pub fn text(text: String, global: &Global) -> Result<()> {
-    let text = if utf8_locale(|name| std::env::var(name).ok()) { text } else { plot::terminal::ascii(&text) };
+    let text = if utf8_locale(|name| std::env::var(name).ok()) { text } else { report::ascii(&text) };
     match (global.json, global.quiet) {
         (true, true) => Ok(()),
         (true, false) => {
@@ -73,16 +72,16 @@ pub fn text(text: String, global: &Global) -> Result<()> {
     }
 }
 
-/// Prints the results of a run.
-pub fn results(run: &Run, global: &Global) -> Result<()> {
-    text(report::results(&run.header, &run.samples, width()), global)
-}
-
-/// With `--json`, prints the medians of a run as one document, with its directory.
-pub fn summary(event: &str, run: &Run, global: &Global) -> Result<()> {
+/// Prints the results of a run, with `--json` its medians as one document with its directory, and writes the page.
+pub fn show(event: &str, run: &Run, global: &Global) -> Result<()> {
+    if run.samples.iter().any(|sample| sample.outcome != Outcome::Interrupted) {
+        text(report::results(&run.header, &run.samples, width()), global)?;
+    }
     let mut fields = report::summary(&run.header, &run.samples);
-    fields["run"] = show(run.dir().as_os_str().as_bytes()).into();
-    document(event, fields, global)
+    fields["run"] = safe(run.dir().as_os_str().as_bytes()).into();
+    document(event, fields, global)?;
+    page(run.dir(), global);
+    Ok(())
 }
 
 /// With `--json`, prints `fields` as one document.
@@ -98,9 +97,9 @@ pub fn document(event: &str, fields: Value, global: &Global) -> Result<()> {
 }
 
 /// Writes the page of a run and names it. The samples are kept without it, too.
-pub fn page(dir: &Path, global: &Global) {
+fn page(dir: &Path, global: &Global) {
     match report::write(dir) {
-        Ok(page) if !global.quiet => out::say(&format!("report: {}", show(page.as_os_str().as_bytes()))),
+        Ok(page) if !global.quiet => out::say(&format!("report: {}", safe(page.as_os_str().as_bytes()))),
         Ok(_) => {}
         Err(e) => out::failure(&e),
     }

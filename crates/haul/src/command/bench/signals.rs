@@ -8,13 +8,8 @@ use crate::exit::Exit;
 use crate::{out, signals};
 
 /// SIGINT, SIGTERM and SIGHUP, except ignored ones, set `cancel` and print `first`; a second one prints `second` and ends the
-/// program at once.
-pub fn listen(cancel: &Cancel, first: &'static str, second: Option<&'static str>) {
-    listen_and(cancel, first, second, || {});
-}
-
-/// The same, where something is to be done at once before a second signal ends the program.
-pub fn listen_and(cancel: &Cancel, first: &'static str, second: Option<&'static str>, last: impl Fn() + Send + 'static) {
+/// program at once, after calling `last`.
+pub fn listen(cancel: &Cancel, first: &'static str, second: Option<&'static str>, last: impl Fn() + Send + 'static) {
     let Ok(mut signals) = signal_hook::iterator::Signals::new(signals::stopping()) else { return };
     let (cancel, heard) = (cancel.clone(), AtomicBool::new(false));
     std::thread::spawn(move || {

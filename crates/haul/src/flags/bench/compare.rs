@@ -1,11 +1,14 @@
 //! bench compare.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use haul_bench::comparison::Caches;
 
-use super::comparison::{ComparisonArgs, ComparisonFlags};
+use crate::flags::connect::{Connect, ConnectArgs};
 use crate::flags::{Environment, Refusal, location};
 use crate::location::Location;
 use crate::units;
@@ -21,7 +24,17 @@ pub struct CompareFlags {
     pub threads: Option<u32>,
     /// As it was written, and in bytes.
     pub extrapolate: Option<(String, u64)>,
-    pub comparison: ComparisonFlags,
+    /// Numbers of workers that haul is run with too.
+    pub workers: Vec<u32>,
+    pub repeat: u32,
+    pub warmup: u32,
+    /// `None`: random, or that of the run that is resumed.
+    pub seed: Option<u64>,
+    pub limit: Duration,
+    pub caches: Caches,
+    /// The run directory.
+    pub out: Option<PathBuf>,
+    pub connect: Connect,
 }
 
 /// Compare haul with other tools on the same data, and check every copy
@@ -34,6 +47,7 @@ pub struct CompareFlags {
     before_help = "Examples:
   haul bench compare data /scratch/me/empty              all installed tools, five times
   haul bench compare --tools haul,rsync,scp data cluster:/scratch/me/empty
+  haul bench compare --tools haul -j 1,4,16 data cluster:/scratch/me/empty
   haul bench compare --extrapolate 13TB data s3://bucket/empty/
   haul bench compare --print-table > tools.conf          edit the command lines,
   haul bench compare --table tools.conf data /mnt/empty  then use them
@@ -62,8 +76,29 @@ pub struct CompareArgs {
     /// Also estimate the time for SIZE of the same data: 13TB
     #[arg(long, value_name = "SIZE", value_parser = named_size)]
     extrapolate: Option<(String, u64)>,
+    /// Also run haul with these numbers of workers (haul cp -j)
+    #[arg(short = 'j', long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Vec<u32>,
+    /// Measure each N times
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
+    /// Run N times first, uncounted
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    warmup: u32,
+    /// Use this seed for the order in each round (default: random, and printed)
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Stop a copy that takes longer, and do not repeat it
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = limit)]
+    limit: Duration,
+    /// Drop the local caches before each copy, keep them warm, or drop them if permitted (auto)
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = caches)]
+    caches: Caches,
+    /// Keep samples in DIR (default: below the state directory); an interrupted run in DIR resumes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
     #[command(flatten)]
-    comparison: ComparisonArgs,
+    connect: ConnectArgs,
 }
 
 impl CompareArgs {
@@ -85,11 +120,30 @@ impl CompareArgs {
             table: self.table,
             threads: self.threads,
             extrapolate: self.extrapolate,
-            comparison: self.comparison.resolve(),
+            workers: self.workers.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
+            repeat: self.repeat,
+            warmup: self.warmup,
+            seed: self.seed,
+            limit: self.limit,
+            caches: self.caches,
+            out: self.out,
+            connect: self.connect.resolve(),
         })
     }
 }
 
 fn named_size(text: &str) -> Result<(String, u64), String> {
     units::parse_size(text).map(|bytes| (text.to_string(), bytes))
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text)? {
+        limit if limit < Duration::from_millis(100) => Err("at least 100ms".into()),
+        limit => Ok(limit),
+    }
+}
+
+fn caches(text: &str) -> Result<Caches, String> {
+    let found = Caches::ALL.iter().find(|(_, word)| *word == text);
+    found.map(|(caches, _)| *caches).ok_or_else(|| "there are drop, warm and auto".to_string())
 }

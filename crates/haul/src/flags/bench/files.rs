@@ -126,7 +126,7 @@ struct Operations(Vec<Operation>);
 fn operations(text: &str) -> Result<Operations, String> {
     let of = |word: &str| {
         Operation::parse(word).ok_or_else(|| {
-            let known: Vec<&str> = Operation::ALL.iter().map(|op| op.word()).collect();
+            let known: Vec<&str> = Operation::ALL.iter().map(|(_, word)| *word).collect();
             format!("'{word}' is not an operation; use {}", known.join(", "))
         })
     };

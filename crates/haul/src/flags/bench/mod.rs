@@ -5,26 +5,22 @@ use clap::{Args, Subcommand};
 use super::{Environment, Refusal};
 
 pub mod compare;
-pub mod comparison;
 pub mod data;
 pub mod files;
 pub mod net;
 pub mod report;
-pub mod sweep;
 
 pub use compare::CompareFlags;
 pub use data::DataFlags;
 pub use files::FilesFlags;
 pub use net::NetFlags;
 pub use report::ReportFlags;
-pub use sweep::SweepFlags;
 
 #[derive(Debug)]
 pub enum BenchCommand {
     Data(Box<DataFlags>),
     Files(Box<FilesFlags>),
     Net(Box<NetFlags>),
-    Sweep(Box<SweepFlags>),
     Compare(Box<CompareFlags>),
     Report(ReportFlags),
 }
@@ -34,7 +30,7 @@ pub enum BenchCommand {
 /// Each measurement writes its raw samples and an HTML report to a directory: --out, or one below the state directory.
 #[derive(Args)]
 #[command(
-    override_usage = "haul bench data|files|net|sweep|compare|report [OPTIONS] ...",
+    override_usage = "haul bench data|files|net|compare|report [OPTIONS] ...",
     before_help = "Examples:
   haul bench files --same-dir both /scratch/me    files per second, one directory or several
   haul bench net cluster                          network only, by number of streams
@@ -51,7 +47,6 @@ enum BenchSubcommand {
     Data(data::DataArgs),
     Files(Box<files::FilesArgs>),
     Net(Box<net::NetArgs>),
-    Sweep(Box<sweep::SweepArgs>),
     Compare(Box<compare::CompareArgs>),
     Report(ReportFlags),
 }
@@ -62,7 +57,6 @@ impl BenchArgs {
             BenchSubcommand::Data(args) => BenchCommand::Data(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Files(args) => BenchCommand::Files(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Net(args) => BenchCommand::Net(Box::new(args.resolve(environment)?)),
-            BenchSubcommand::Sweep(args) => BenchCommand::Sweep(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Compare(args) => BenchCommand::Compare(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Report(args) => BenchCommand::Report(args),
         })

@@ -84,7 +84,7 @@ impl NetArgs {
     pub(super) fn resolve(self, _: &Environment<'_>) -> Result<NetFlags, Refusal> {
         if self.host.as_bytes().starts_with(b"s3://") {
             return Err("bench net measures the network to a host without disks; an object store always stores: \
-                 `haul bench files s3://BUCKET/PREFIX` and `haul bench sweep DIR s3://BUCKET/PREFIX` measure one"
+                 `haul bench files s3://BUCKET/PREFIX` and `haul bench compare DIR s3://BUCKET/PREFIX` measure one"
                 .into());
         }
         Ok(NetFlags {

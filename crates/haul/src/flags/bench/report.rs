@@ -13,7 +13,6 @@ use clap::{Args, ValueHint};
     override_usage = "haul bench report [OPTIONS] RUN...",
     before_help = "Examples:
   haul bench report run1                        the tables, and run1/report.html
-  haul bench report --plot run1                 with plots for the terminal
   haul bench report before after                compare two runs
   haul bench report --out all.html run1 run2    one page for both"
 )]
@@ -24,9 +23,6 @@ pub struct ReportFlags {
     /// Write one page of all runs to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Draw plots as text too
-    #[arg(long)]
-    pub plot: bool,
     /// Set the width [default: the terminal's width, or 80]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub width: Option<u16>,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::super::runs;
 use super::Origin;
 use crate::flags::Global;
-use crate::flags::bench::comparison::ComparisonFlags;
+use crate::flags::bench::CompareFlags;
 use crate::open;
 
 /// The directory of a run, and the properties that a resumed run keeps.
@@ -20,7 +20,6 @@ pub struct Keeping {
     pub dir: PathBuf,
     /// With the identity of the run that is there, if there is one: it is in names at the destination.
     pub header: Header,
-    /// The settings of the run that is there.
     pub old: BTreeMap<String, Value>,
     pub seed: u64,
     /// For the state of haul as a contender: not the user's.
@@ -28,9 +27,9 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind) -> Keeping {
-        let dir = runs::directory(flags.out.as_deref(), global, kind);
-        let mut header = runs::header(kind);
+    pub fn of(flags: &CompareFlags, global: &Global) -> Keeping {
+        let dir = runs::directory(flags.out.as_deref(), global, Kind::Compare);
+        let mut header = runs::header(Kind::Compare);
         let mut old = BTreeMap::new();
         if let Ok((there, _)) = record::read(&dir) {
             (header.id, old) = (there.id, there.settings);
@@ -40,7 +39,7 @@ impl Keeping {
     }
 
     /// Refuses a run directory that is the source or in it: samples written there would change the source.
-    pub fn apart(&self, from: &Origin, flags: &ComparisonFlags) -> Result<()> {
+    pub fn apart(&self, from: &Origin, flags: &CompareFlags) -> Result<()> {
         if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
         }
@@ -63,18 +62,4 @@ fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let Some((above, real)) = found else { return path.to_path_buf() };
     path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |rest| real.join(rest))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_is_not_there_yet_has_its_links_resolved() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir(dir.path().join("d")).expect("made");
-        std::os::unix::fs::symlink("d", dir.path().join("link")).expect("made");
-        let base = dir.path().canonicalize().expect("it is there");
-        assert_eq!(real(&dir.path().join("link/run/x")), base.join("d/run/x"));
-    }
 }

@@ -1,4 +1,4 @@
-//! What compare and sweep share: opening places, the run directory, the rounds, progress.
+//! A comparison: opening places, the run directory, the rounds, progress.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use haul_bench::comparison::{Comparison, Contender, Event, Source, prefix};
 use haul_bench::plot::Unit;
 use haul_bench::process::{Bounds, Group};
-use haul_bench::record::{Header, Kind, Outcome, Place, Run, Sample, Tool};
+use haul_bench::record::{Header, Outcome, Place, Run, Sample, Tool};
 use haul_bench::report::points;
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::bench::comparison::ComparisonFlags;
+use crate::flags::bench::CompareFlags;
 use crate::location::{Location, Scheme};
 use crate::open;
 use crate::render::command_line;
@@ -36,31 +36,25 @@ pub use keeping::Keeping;
 pub use origin::Origin;
 pub use target::Target;
 
-/// Printed at the first signal.
 const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy)";
 
 /// Signals end a comparison; the second one at once, with the processes that are being measured.
 pub fn listen(cancel: &Cancel) -> Group {
     let group = Group::default();
     let running = group.clone();
-    super::signals::listen_and(cancel, STOPPING, None, move || running.kill());
+    super::signals::listen(cancel, STOPPING, None, move || running.kill());
     group
 }
 
 const COMPARED: &str = "every copy was compared with the source: names, types, sizes, contents";
 
-const PICKED: &str = "the best of many points is chosen by these same times, and so looks slightly better than it is";
-
-/// Settings that describe the source.
 const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 
 /// The setting that records how caches were treated.
 const CACHES: &str = "caches_before";
 
-/// All that a run is made of.
 pub struct PlannedRun<'a> {
-    pub kind: Kind,
-    pub flags: &'a ComparisonFlags,
+    pub flags: &'a CompareFlags,
     pub global: &'a Global,
     pub keeping: &'a Keeping,
     pub from: &'a Origin,
@@ -73,15 +67,9 @@ pub struct PlannedRun<'a> {
     pub group: &'a Group,
 }
 
-/// A run that is over, or was stopped.
-pub struct Finished {
-    pub run: Run,
-    pub stopped: bool,
-}
-
 impl PlannedRun<'_> {
-    /// Holds all rounds that are not in the run directory yet.
-    pub fn run(self) -> Result<Finished> {
+    /// Holds all rounds that are not in the run directory yet, and shows the results. `Partial` if no copy counts.
+    pub fn run(self) -> Result<Exit> {
         let dir = &self.keeping.dir;
         let caches = self.flags.caches.sync()?;
         if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
@@ -135,11 +123,16 @@ impl PlannedRun<'_> {
             }
         };
         run.finish((!stopped).then(runs::now))?;
-        runs::page(run.dir(), self.global);
         if stopped {
             out::say_plainly(&how_to_resume(run.dir(), self.flags));
         }
-        Ok(Finished { run, stopped })
+        runs::show("bench-compare", &run, self.global)?;
+        let ranked = points(&run.samples).iter().any(|point| point.good() > 0 && !point.is_wrong());
+        Ok(match (stopped, ranked) {
+            (true, _) => Exit::Signal,
+            (false, true) => Exit::Success,
+            (false, false) => Exit::Partial,
+        })
     }
 
     fn header(&self, caches: &str) -> Header {
@@ -173,7 +166,6 @@ impl PlannedRun<'_> {
         notes.extend(in_memory(&places).filter(|_| caches == "dropped").map(|words| format!("caches: {words}")));
         notes.push("times end when the tool exits; they do not include writing to disk".to_string());
         notes.push(COMPARED.to_string());
-        notes.extend((self.kind == Kind::Sweep && self.contenders.len() > 3).then(|| PICKED.to_string()));
         Header { places, tools: self.tools.clone(), settings, notes, ..self.keeping.header.clone() }
     }
 
@@ -244,7 +236,6 @@ impl PlannedRun<'_> {
     }
 }
 
-/// A note for a source in memory.
 fn in_memory(places: &[Place]) -> Option<String> {
     let kind = places.iter().find(|place| place.role == "source")?.file_system.as_deref()?;
     let words = || format!("the source is on {kind}, and its files stay in memory whatever is dropped");
@@ -273,7 +264,6 @@ fn ended(sample: &Sample) -> String {
     }
 }
 
-/// Looks for a program as the system does.
 pub fn found(program: &str) -> Option<PathBuf> {
     let is_program = |path: &Path| {
         use std::os::unix::fs::PermissionsExt;
@@ -286,7 +276,6 @@ pub fn found(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| is_program(path))
 }
 
-/// The first line of a program's version.
 pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<String> {
     const LONGEST: Duration = Duration::from_secs(10);
     let ran = haul_bench::process::run(argv, &[], Bounds { limit: LONGEST, cancel, group }).ok()?;
@@ -294,26 +283,8 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
     first(&ran.stdout).or_else(|| first(&ran.stderr))
 }
 
-impl Finished {
-    /// Prints the results; with `--json` as the document `event`.
-    pub fn show(&self, event: &str, global: &Global) -> Result<()> {
-        runs::results(&self.run, global)?;
-        runs::summary(event, &self.run, global)
-    }
-
-    /// `Signal` for a run that was stopped, `Partial` if no copy counts.
-    pub fn exit(&self) -> Exit {
-        let ranked = points(&self.run.samples).iter().any(|point| point.good() > 0 && !point.is_wrong());
-        match (self.stopped, ranked) {
-            (true, _) => Exit::Signal,
-            (false, true) => Exit::Success,
-            (false, false) => Exit::Partial,
-        }
-    }
-}
-
 /// The command that resumes a run that was stopped.
-fn how_to_resume(dir: &Path, flags: &ComparisonFlags) -> String {
+fn how_to_resume(dir: &Path, flags: &CompareFlags) -> String {
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| without_password(word.as_bytes())).collect();
     if let Some(first) = words.first_mut() {
         *first = b"haul".to_vec();
@@ -333,20 +304,5 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
         (true, true) => refuse("source and destination are both remote: one of them must be on this machine"),
         _ if destination.scheme == Scheme::STDIO => refuse("is not a directory"),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_in_memory_is_noted() {
-        let source = |kind: &str| Place { role: "source".into(), file_system: Some(kind.into()), ..Place::default() };
-        let target = Place { role: "destination".into(), file_system: Some("tmpfs".into()), ..Place::default() };
-        let words = in_memory(&[target.clone(), source("tmpfs")]).expect("a sentence");
-        assert!(words.starts_with("the source is on tmpfs"), "{words}");
-        assert_eq!(in_memory(&[target.clone(), source("ext4")]), None);
-        assert_eq!(in_memory(&[target]), None);
     }
 }

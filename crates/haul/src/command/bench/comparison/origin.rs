@@ -13,12 +13,10 @@ use crate::hosts::Hosts;
 use crate::location::{Location, Scheme};
 use crate::open::{self, Argument};
 
-/// The source, where it is.
 pub struct Origin {
     /// Absolute; of an object store's prefix with its slash.
     pub location: Location,
     pub is_dir: bool,
-    /// Its own name.
     pub name: Vec<u8>,
     store: Arc<dyn Store>,
     leaf: Option<Vec<u8>>,

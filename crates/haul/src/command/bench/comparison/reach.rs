@@ -145,21 +145,8 @@ mod tests {
 
         let host = haul_run::registry::parse(OsStr::new("ssh://me@[::1]:2222/x"), &|_| false).expect("an address");
         let words: Vec<String> = ssh_options(&connect, &host).into_iter().map(|w| w.into_string().expect("text")).collect();
-        let expected = [
-            "-F",
-            "/my config",
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "Port=2222",
-            "-o",
-            "ProxyJump=gate",
-            "-o",
-            "IdentityFile=/key",
-            "-o",
-            "Compression=no",
-        ];
-        assert_eq!(words, expected);
+        let expected = "-F|/my config|-o|BatchMode=yes|-o|Port=2222|-o|ProxyJump=gate|-o|IdentityFile=/key|-o|Compression=no";
+        assert_eq!(words.join("|"), expected);
         assert_eq!(login(&host).expect("a host"), ("me@::1".to_string(), "me@[::1]".to_string()));
         assert_eq!(
             haul_options(&connect),

@@ -21,7 +21,6 @@ use crate::open::{self, Argument};
 const SHOWN: usize = 3;
 
 pub struct Target<'a> {
-    /// Absolute.
     base: Location,
     hosts: &'a Hosts,
     local: Option<PathBuf>,
@@ -102,7 +101,6 @@ impl<'a> Target<'a> {
         &self.base
     }
 
-    /// The fresh directory of this name.
     pub fn at(&self, name: &str) -> Location {
         let above = &self.base.path[..];
         let slash: &[u8] = if above.is_empty() || above.ends_with(b"/") { b"" } else { b"/" };

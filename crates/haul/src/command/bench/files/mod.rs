@@ -53,7 +53,6 @@ fn address(flags: &FilesFlags) -> String {
     safe(&flags.place.to_bytes())
 }
 
-/// Makes the directory of the run.
 fn made(flags: &FilesFlags, opened: Option<Arc<dyn Store>>) -> Result<Arc<dyn Place>> {
     let leaf = format!("{PREFIX}{:012x}", runs::random() >> 16);
     Ok(match opened {
@@ -109,7 +108,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
 fn listen() -> Cancel {
     let cancel = Cancel::default();
     let left = "stopped at once; the directory of the run, haul-bench-files-..., is left: remove it with `haul rm -r`";
-    super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left));
+    super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left), || {});
     cancel
 }
 
@@ -131,12 +130,7 @@ fn finish(run: &mut Run, cut_off: bool, global: &Global) -> Result<()> {
         let dir = safe(run.dir().as_os_str().as_bytes());
         out::say(&format!("what was measured is kept; the same command with --out {dir} resumes"));
     }
-    if run.samples.iter().any(|sample| sample.outcome != Outcome::Interrupted) {
-        runs::results(run, global)?;
-    }
-    runs::summary("bench-files-summary", run, global)?;
-    runs::page(run.dir(), global);
-    Ok(())
+    runs::show("bench-files-summary", run, global)
 }
 
 /// One run, as its measurements come in.
@@ -144,7 +138,6 @@ struct Session<'a> {
     flags: &'a FilesFlags,
     global: &'a Global,
     kept: &'a mut Run,
-    /// Something was not measured, or not well.
     failed: bool,
 }
 

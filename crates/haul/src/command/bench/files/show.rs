@@ -14,7 +14,6 @@ pub fn case_words(case: Case, each: u64) -> String {
     format!("{threads} in {dirs}, {} of {} each", things(each, "file"), Unit::Bytes.show(case.size as f64))
 }
 
-/// The first line.
 pub fn plan(settings: &Settings, place: &str) -> String {
     let words: Vec<&str> = settings.operations.iter().map(|op| op.word()).collect();
     let limit = settings.limit.map_or(String::new(), |limit| format!("; at most {} each", units::duration(limit)));
@@ -51,7 +50,6 @@ pub fn notes(settings: &Settings, local: bool) -> Vec<String> {
     notes
 }
 
-/// One measurement in a line.
 pub fn one(sample: &Sample) -> String {
     let share = sample.more.get("share").and_then(Value::as_f64).unwrap_or(0.0);
     match sample.files_rate() {

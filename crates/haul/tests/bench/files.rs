@@ -1,19 +1,16 @@
 //! `haul bench files`: the program itself, on directories of this machine and on servers of its own at loopback.
 
+#[path = "support.rs"]
+mod support;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use haul_test::objects::{Minio, Server};
-use haul_test::program::{Ended, Program, Running, until};
+use haul_test::program::{Ended, Running, until};
 use haul_test::sshd::Sshd;
 use rustix::process::Signal;
 use serde_json::Value;
-
-#[path = "bench/support.rs"]
-mod support;
 
 use support::World;
 
@@ -89,21 +86,6 @@ fn json_has_standard_output_to_itself() {
 }
 
 #[test]
-fn every_operation_goes_well_where_it_can_be_done() {
-    let w = World::new();
-    let operations = "create,append,overwrite,truncate-overwrite,read,stat,chmod,rename,setxattr,getxattr,symlink,hardlink,mkdir,readdir,\
-                      ls-l,rmdir,delete,delete-renamed";
-    let words = format!(
-        "--json -q --verify-read --fsync --file-size 10K --record-size 3K --file-count 12 --files-per-dir 5 --threads 3 --operation {operations} d"
-    );
-    all_well(&w.ends(0, &words), operations);
-    // The names of smallfile that differ.
-    all_well(&w.ends(0, "--json -q --files 5 --threads 2 --operation ls-l,delete_renamed,cleanup,mkdir d"), "ls-l,delete-renamed,mkdir");
-    all_well(&w.ends(0, "--json -q --file-size 0 --file-count 5 --threads 2 --operation create,read,delete d"), "create,read,delete");
-    assert_eq!(w.names(), [""; 0]);
-}
-
-#[test]
 fn what_makes_no_sense_is_refused_before_anything_is_made() {
     let w = World::new();
     fs::write(w.path("file"), "x").expect("written");
@@ -132,31 +114,6 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         assert_eq!(w.names(), [""; 0], "{words}");
     }
     w.command("file").run().code_of(&[1, 23]).err_has("file: open directory: Not a directory");
-}
-
-#[test]
-fn a_directory_without_permission_says_so() {
-    let w = World::new();
-    let nobody = 65_534;
-    // The program, too, is where nobody may enter.
-    for path in [w.work.parent().expect("it has one").to_path_buf(), w.path(""), w.path("d")] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
-    }
-    let program = w.path("haul");
-    // By another process: one that a test starts meanwhile would hold the copy open for writing, and it could not be run.
-    let copied = Command::new("cp").arg(HAUL).arg(&program).status().expect("cp runs");
-    assert!(copied.success());
-    let mut command = Command::new(&program);
-    fs::create_dir(w.path("everybody")).expect("made");
-    fs::set_permissions(w.path("everybody"), fs::Permissions::from_mode(0o777)).expect("set");
-    command.args(["bench", "files", "--state-dir"]).arg(w.path("everybody")).arg(w.path("d")).env_clear();
-    if fs::metadata("/proc/self").expect("there").uid() == 0 {
-        command.uid(nobody).gid(nobody);
-    } else {
-        fs::set_permissions(w.path("d"), fs::Permissions::from_mode(0o555)).expect("set");
-    }
-    let ran = Program::new(command).ends(23);
-    ran.err_has("make directory: Permission denied").err_has("name a directory that you may write to");
 }
 
 /// Starts a run, and waits until it has made files in `d`.
@@ -199,21 +156,6 @@ fn an_interrupted_run_removes_its_files_keeps_its_samples_and_resumes() {
         .map(|sample| format!("{} {} {}", sample["contender"], sample["factors"], sample["repetition"]))
         .collect();
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a sample was taken twice");
-}
-
-#[test]
-fn a_run_directory_has_header_samples_and_table() {
-    let w = World::new();
-    let ran = w.ends(0, "--threads 2 --file-count 20 --operation create,delete --repeat 2 --out run d");
-    assert!(ran.out.contains("(50 %)") && ran.err.contains("report: "), "{}\n{}", ran.out, ran.err);
-    let header: Value = serde_json::from_slice(&fs::read(w.path("run/run.json")).expect("a header")).expect("JSON");
-    assert_eq!((&header["kind"], &header["settings"]["file_count"], header["ended"].is_string()), (&"files".into(), &20.into(), true));
-    assert_eq!(header["places"][0]["address"], "d");
-    assert!(fs::read_to_string(w.path("run/report.html")).expect("a report").contains("</html>"));
-    assert_eq!(fs::read_to_string(w.path("run/samples.csv")).expect("a table").lines().count(), 5);
-    let again = w.ends(23, "--threads 2 --file-count 20 --operation create,delete --repeat 2 --out run d");
-    assert!(again.err.contains("the directory has a complete run"), "{}", again.err);
-    assert_eq!(w.names(), [""; 0]);
 }
 
 #[test]

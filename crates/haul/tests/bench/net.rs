@@ -1,12 +1,12 @@
 //! `haul bench net` against an OpenSSH server of its own, over links of a known rate and on loopback.
 
-#[path = "remote/agent/network.rs"]
+#[path = "../remote/agent/network.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod network;
-#[path = "remote/agent/proxy.rs"]
+#[path = "../remote/agent/proxy.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod proxy;
-#[path = "remote/agent/support.rs"]
+#[path = "../remote/agent/support.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod support;
 
@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use haul_test::link::{Link, Options};
 use haul_test::program::{Ended, until};
-use rustix::process::Signal;
 use serde_json::Value;
 
 use proxy::{DONE, HELLO};
@@ -95,31 +94,6 @@ fn a_link_of_a_known_rate_is_found_each_way() {
     assert_eq!(below(&w.path("remote-home")), before, "nothing is written there");
     w.assert_no_agents();
     assert_eq!(w.server.logins(), 3, "one login a run");
-}
-
-#[test]
-fn an_interrupted_run_resumes() {
-    let w = World::new("");
-    let command = "bench net --streams 1,2 --seconds 1 --repeat 2 --out run testhost";
-    let running = w.haul(command).start();
-    // One point is done, the next has begun.
-    until("two samples", || fs::read_to_string(w.path("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
-    running.signal(Signal::INT);
-    let ended = running.within(Duration::from_secs(20)).code(20).says("what was measured is kept").says("This run has not ended");
-    let kept = samples(&w.path("run"));
-    assert!((2..9).contains(&kept.len()), "{ended}");
-    w.assert_no_agents();
-    w.haul(command).ends(0).says("are measured already").says("Out (from here): ").says("Note: Route: ");
-    let all = samples(&w.path("run"));
-    assert_eq!(all.len(), 9);
-    assert_eq!(all[..kept.len()], kept[..], "what was measured is not measured again");
-    let mut points: Vec<String> = all.iter().map(|sample| format!("{} {}", sample["factors"], sample["repetition"])).collect();
-    points.sort();
-    points.dedup();
-    assert_eq!(points.len(), 9, "each point once: {points:?}");
-    assert!(all.iter().all(|sample| sample["outcome"] == "ok"));
-    w.haul(command).ends(23).says("the directory has a complete run");
-    assert_eq!(w.names("remote-home"), "");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! `haul bench compare`: tools that are right, wrong, slow, broken and absent; places here, behind ssh and in a bucket.
 
+#[path = "support.rs"]
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +13,6 @@ use haul_test::sshd::Sshd;
 use haul_test::volume::Volume;
 use rustix::process::Signal;
 use serde_json::Value;
-
-#[path = "bench/support.rs"]
-mod support;
 
 use support::World;
 
@@ -50,9 +50,9 @@ fn of<'v>(document: &'v Value, name: &str) -> &'v Value {
 #[test]
 fn real_tools_copy_right_and_nothing_is_left() {
     let world = World::new();
-    let ended = world.ends(0, "--json --repeat 2 --warmup 1 --tools haul,cp,rsync,tar --extrapolate 13TB src dst");
+    let ended = world.ends(0, "--json --repeat 2 --warmup 1 --tools haul,cp,rsync,tar -j 1,2 --extrapolate 13TB src dst");
     let document = document(&ended);
-    for tool in ["haul", "cp", "rsync", "tar"] {
+    for tool in ["haul", "haul -j 1", "haul -j 2", "cp", "rsync", "tar"] {
         let row = of(&document, tool);
         assert_eq!((&row["ok"], &row["ranked"]), (&Value::from(2), &Value::from(true)), "{row}");
         let kept = row["more"]["kept"].as_str().expect("text");
@@ -66,14 +66,14 @@ fn real_tools_copy_right_and_nothing_is_left() {
     let run = PathBuf::from(document["run"].as_str().expect("a path"));
     assert_eq!(world.entries(&run), ["report.html", "run.json", "samples.csv", "samples.jsonl"]);
     let (page, samples) = (world.text(run.join("report.html")), world.text(run.join("samples.jsonl")));
-    assert!(["\"cp\",\"-q\"", "rsync\",\"-rlpt", "-xpf\",\"-"].iter().all(|words| samples.contains(words)), "{samples}");
+    assert!(["\"cp\",\"-q\",\"-j\",\"2\"", "rsync\",\"-rlpt", "-xpf\",\"-"].iter().all(|words| samples.contains(words)), "{samples}");
     for words in
         ["Time for 13TB", "assumes constant throughput", "Every copy was compared with the source", "Also preserved", "mode, mtime"]
     {
         assert!(page.contains(words), "{words}");
     }
     let csv = world.text(run.join("samples.csv"));
-    assert_eq!(csv.lines().count(), 1 + 4 * 3, "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 6 * 3, "{csv}");
     assert!(ended.err.lines().all(|line| line.len() <= 80 || line.contains('/')), "{}", ended.err);
 }
 
@@ -113,25 +113,6 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
     assert_eq!(of(&document, "honest")["ok"], 2);
     ended.says("honest took the least time").says("WRONG 2 of 2").says("did not end in time").says("is not on this machine").says("failed");
     assert!(world.entries("dst").is_empty(), "a directory that was there stays, empty");
-}
-
-/// A launcher is no tool: with mpirun alone neither dcp nor dsync is there.
-#[test]
-fn what_a_launcher_would_start_must_be_installed_too() {
-    let world = World::new();
-    world.write("bin/mpirun", format!("#!/bin/sh\n: > {}\nsleep 600\n", world.path("launched").display()));
-    world.chmod("bin/mpirun", 0o755);
-    world.symlink("/bin/cp", "bin/cp");
-    let run = |words: &str| world.command(words).env("PATH", world.path("bin")).ends(0);
-    let ended = run("--json --repeat 1 src dst");
-    let names: Vec<String> =
-        document(&ended)["points"].as_array().expect("points").iter().map(|row| row["contender"].to_string()).collect();
-    assert_eq!(names.len(), 2, "haul and cp: {names:?}");
-    ended.says("dcp, dsync");
-    let document = document(&run("--json --repeat 1 --tools dcp,cp src dst"));
-    let reason = of(&document, "dcp")["failures"][0]["reason"].clone();
-    assert!(reason.as_str().is_some_and(|reason| reason.contains("the program dcp is not installed")), "{document}");
-    assert!(!world.path("launched").exists(), "mpirun was started");
 }
 
 #[test]
