@@ -160,7 +160,7 @@ impl FtpHost {
 
     fn make(&self, path: &[u8]) -> Result<bool> {
         let (above, leaf) = self.split(path);
-        prove(&self.pool, above, &OwnNames::new(), &[leaf]).pop().unwrap_or(Ok(())).map_err(|e| e.at(path))?;
+        prove(&self.pool, above, &OwnNames::default(), &[leaf]).pop().unwrap_or(Ok(())).map_err(|e| e.at(path))?;
         let reply = self.pool.take()?.ask("MKD", path, "mkdir")?;
         if reply.is_done() {
             *lock(&self.last) = Some((path.to_vec(), Instant::now()));

@@ -130,7 +130,7 @@ impl Ftp {
         while root.ends_with(b"/") {
             root.pop();
         }
-        let shared = Shared { pool, features, root, is_destination, sets, threads: Threads::default(), names: OwnNames::new() };
+        let shared = Shared { pool, features, root, is_destination, sets, threads: Threads::default(), names: OwnNames::default() };
         Ftp { shared: Arc::new(shared), caps, place, moves_data }
     }
 }

@@ -27,11 +27,13 @@ pub fn staging_leaf(leaf: &[u8], stamp: Stamp) -> Vec<u8> {
 #[derive(Debug)]
 pub struct OwnNames(u64);
 
-impl OwnNames {
-    pub fn new() -> OwnNames {
+impl Default for OwnNames {
+    fn default() -> OwnNames {
         OwnNames(RandomState::new().hash_one(std::process::id()))
     }
+}
 
+impl OwnNames {
     pub fn leaf(&self, leaf: &[u8], stamp: Stamp) -> Vec<u8> {
         staging_leaf(leaf, Stamp { version: stamp.version ^ self.0, ..stamp })
     }
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn each_opening_of_a_store_has_names_of_its_own() {
-        let (one, other) = (OwnNames::new(), OwnNames::new());
+        let (one, other) = (OwnNames::default(), OwnNames::default());
         assert_eq!(one.leaf(b"a", Stamp::default()), one.leaf(b"a", Stamp::default()));
         assert_ne!(one.leaf(b"a", Stamp::default()), other.leaf(b"a", Stamp::default()));
         assert!(is_staging(&one.leaf(b"a", Stamp::default())));

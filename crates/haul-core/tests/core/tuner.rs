@@ -109,6 +109,7 @@ fn latency_bound_small_files() {
 }
 
 #[test]
+#[ignore = "full"]
 fn latency_bound_for_long() {
     fn make(ask: Ask<'_>) -> Task {
         bundle(ask, 6_500, &[Stage::Cpu(0.000_04), Stage::Wait(0.018)])
@@ -137,6 +138,7 @@ fn slow_link_with_tasks_of_seconds() {
 }
 
 #[test]
+#[ignore = "full"]
 fn processors_are_the_limit() {
     fn make(ask: Ask<'_>) -> Task {
         bundle(ask, 6_500, &[Stage::Shared(1.0)])

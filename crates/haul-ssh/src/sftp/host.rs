@@ -138,7 +138,7 @@ impl Host {
         let caps = caps(&client, groups);
         let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
         let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
-        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default(), keep_dirlinks, names: OwnNames::new() }), caps, place })
+        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default(), keep_dirlinks, names: OwnNames::default() }), caps, place })
     }
 }
 

@@ -51,6 +51,7 @@ fn a_deep_tree() {
 }
 
 #[test]
+#[ignore = "full"]
 fn one_directory_of_ten_million_names() {
     good(&table("one directory of 10,000,000 files", Shape::Flat { files: 10_000_000 }, None));
 }
@@ -61,11 +62,13 @@ fn one_large_file() {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_skewed_tree() {
     good(&table("skewed tree: 10,000,000 files, 90 % of every tree in one subdirectory", Shape::Skewed { files: 10_000_000 }, None));
 }
 
 #[test]
+#[ignore = "full"]
 fn a_straggling_node() {
     good(&table("deep tree, one rank 100 times slower", Shape::Deep { files: 10_000_000 }, Some((5, 100))));
 }

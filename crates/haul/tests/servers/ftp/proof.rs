@@ -277,6 +277,6 @@ fn room_is_made_for_a_file_only_if_it_is_there_and_without_harm_to_other_names()
         w.write(format!("there/{n}"), format!("old {n}"));
     }
     w.ends(23, "cp -I --retries 1 in/ @/there");
-    assert!((0..20).all(|n| w.read(&format!("there/{n}")) == format!("old {n}").as_bytes()));
+    assert!((0..20).all(|n| w.read(format!("there/{n}")) == format!("old {n}").as_bytes()));
     assert_eq!(w.entries("there").len(), 20);
 }
