@@ -1,7 +1,7 @@
 //! What the team's policy does with many ranks: discrete events in virtual time, no disk, no thread. Who asks whom and what is
 //! given is the engine's own code; a rank here has the queues of the engine's scheduler as numbers.
 //!
-//! `cargo test --release -p haul-core --test scaling -- --nocapture` prints the table of docs/scaling.md.
+//! `cargo test --release -p haul-core --test core scaling -- --nocapture` prints the table of docs/scaling.md.
 
 mod tree;
 mod world;
