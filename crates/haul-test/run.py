@@ -50,7 +50,7 @@ FULL = {
 # The programs that take longest, longest first: what starts last should be short. The others follow in any order.
 LONG = ["remote", "s3", "engine", "it", "servers", "suites", "slurm", "job", "resume", "core"]
 # What they find are rates and what limits a run, with processors of their own: one at a time, when all others are done.
-ALONE = ["why", "bench_net", "bench_files", "link"]
+ALONE = ["bench", "tools"]
 # No program takes a fifth of it on a machine that does nothing else.
 LONGEST_SECONDS = 2400
 # So many failures of a busy machine are run again. More have another cause.

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::place::{Host, Location, Role, Scheme};
 use clap::{ArgMatches, Command};
 
-/// One backend, listed in [`crate::registry::PROVIDERS`].
+/// One backend, listed in `PROVIDERS` of haul-run.
 pub trait Provider: Sync + fmt::Debug {
     fn schemes(&self) -> &'static [Scheme];
 

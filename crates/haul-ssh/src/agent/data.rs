@@ -15,8 +15,8 @@ use super::options::{Direct, DirectOutcome, Reachable};
 use super::session::{Client, Session};
 use super::tls::Fingerprint;
 use super::wire::{Writer, protocol_error};
+use crate::link_saturation::NEAR;
 use haul_core::lock::lock;
-use haul_net::link_saturation::NEAR;
 use haul_net::tcp;
 
 pub struct DataLink {

@@ -14,7 +14,7 @@ use super::frame::{Frame, HEAD, Input, LONGEST, Output, length, lost};
 use super::link::{IDLE_TIMEOUT, Transport};
 use super::tls::{self, RecordReader, RecordWriter};
 use super::wire::protocol_error;
-use haul_net::bounded::Bounded;
+use crate::bounded::Bounded;
 use haul_net::tcp::{tcp_info, widen};
 
 /// How long one attempt to open a connection may take.

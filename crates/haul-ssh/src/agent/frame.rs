@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::wire::{Parser, protocol_error};
-use haul_net::bounded::Bounded;
+use crate::bounded::Bounded;
 
 /// The longest frame that is accepted: a bundle and the results of its files.
 pub const LONGEST: usize = (4 << 20) + (64 << 10);

@@ -17,7 +17,7 @@ use super::link::{IDLE_TIMEOUT, Link, Transport, Window};
 use super::ops;
 use super::tls::Fingerprint;
 use super::wire::{Writer, protocol_error};
-use haul_net::bounded::Bounded;
+use crate::bounded::Bounded;
 
 /// Standard input and output of a program that is connected to the remote host.
 pub struct Pipes {

@@ -15,8 +15,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::compress::{self, Compressing};
 use super::frame::{Frame, Input, LONGEST, Output, head, kind, length, lost};
 use super::wire::{Writer, protocol_error};
+use crate::mux::{self, Mux, unanswered};
 use haul_core::lock::lock;
-use haul_net::mux::{self, Mux, unanswered};
 
 /// How often the remote end sends a heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use haul_core::error::Error;
 
 use super::direct::Ports;
 use super::site::Site;
-use haul_net::link_saturation::Widen;
+use crate::link_saturation::Widen;
 
 /// How a session is to be made.
 pub struct SessionOptions {

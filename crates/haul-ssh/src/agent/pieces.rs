@@ -14,8 +14,8 @@ use super::link::{Link, Ticket};
 use super::ops;
 use super::source::RemoteSource;
 use super::wire::protocol_error;
+use crate::link_saturation::NEAR;
 use haul_core::lock::lock;
-use haul_net::link_saturation::NEAR;
 
 /// Bytes that one READ or WRITE carries.
 pub(super) const PIECE: u64 = 256 << 10;

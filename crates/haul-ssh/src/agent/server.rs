@@ -48,9 +48,9 @@ use super::ops;
 use super::site::Site;
 use super::tls::Identity;
 use super::wire::{Writer, protocol_error};
+use crate::bounded::Bounded;
 use haul_core::lock::lock;
 use haul_local::Local;
-use haul_net::bounded::Bounded;
 
 pub use confined::Confined;
 pub use join::join;

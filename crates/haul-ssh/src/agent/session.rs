@@ -19,9 +19,9 @@ use super::tls::Identity;
 use super::watch::Watch;
 use super::wire::{Writer, protocol_error};
 use super::work::Ahead;
+use crate::link_saturation::{CARRIED, LinkSaturation, NEAR};
+use crate::reconnect::Reconnect;
 use haul_core::lock::lock;
-use haul_net::link_saturation::{CARRIED, Fullness, NEAR};
-use haul_net::reconnect::Reconnect;
 
 /// Starts the remote haul, or joins the running one that the word names.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
@@ -87,7 +87,7 @@ pub struct Session {
     /// Bytes of all files that were opened.
     pub(super) opened: AtomicU64,
     /// Of the connection of the links through ssh.
-    fullness: Mutex<Fullness>,
+    fullness: Mutex<LinkSaturation>,
     pub(super) work: Ahead,
 }
 
@@ -204,7 +204,7 @@ impl Client {
             ahead: Mutex::new(AHEAD),
             attended: AtomicBool::new(false),
             opened: AtomicU64::new(0),
-            fullness: Mutex::new(Fullness::new(self.options.widen.is_some())),
+            fullness: Mutex::new(LinkSaturation::new(self.options.widen.is_some())),
             work: Ahead::default(),
         });
         session.pulse();

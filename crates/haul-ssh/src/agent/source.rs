@@ -19,8 +19,8 @@ use super::pieces::{Pieces, Reader};
 use super::root::Root;
 use super::session::Session;
 use super::wire::{Writer, protocol_error};
+use crate::readahead::Readahead;
 use haul_core::lock::lock;
-use haul_net::readahead::Announced;
 
 /// What opens a source again.
 pub(super) enum Origin {
@@ -41,7 +41,7 @@ pub(super) struct RemoteSource {
     /// Where the last reader ended.
     pub(super) last: AtomicU64,
     pub(super) readers: AtomicU32,
-    announced: Announced,
+    announced: Readahead,
 }
 
 impl RemoteSource {
@@ -75,7 +75,7 @@ impl RemoteSource {
             ahead: Mutex::new(ahead),
             last: AtomicU64::new(0),
             readers: AtomicU32::new(0),
-            announced: Announced::default(),
+            announced: Readahead::default(),
         })
     }
 

@@ -13,7 +13,7 @@ use super::ops;
 use super::root::Root;
 use super::session::Session;
 use super::wire::Parser;
-use haul_net::link_saturation::NEAR;
+use crate::link_saturation::NEAR;
 
 /// A question that went with a request which may have been the last.
 #[derive(Debug, Default)]

@@ -10,10 +10,10 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::packet::{LONGEST, Parser, Request, SPEAK, kind, protocol_error};
+use crate::bounded::Bounded;
+use crate::mux::{self, Mux, unanswered};
 use haul_core::lock::lock;
-use haul_net::bounded::Bounded;
 use haul_net::child;
-use haul_net::mux::{self, Mux, unanswered};
 
 /// One session. Dropping it ends the program that carries it.
 pub struct Channel {

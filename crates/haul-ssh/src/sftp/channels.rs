@@ -10,7 +10,7 @@ use haul_core::retry::Scope;
 
 use super::channel::Channel;
 use super::client::Connect;
-use haul_net::reconnect::Reconnect;
+use crate::reconnect::Reconnect;
 
 #[derive(Clone)]
 pub(super) struct Channels(Arc<Inner>);

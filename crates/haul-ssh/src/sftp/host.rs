@@ -9,8 +9,8 @@ use haul_core::store::{Caps, Place, WriteStyle, time_range};
 use super::client::{self, Client, Connect, FIND_HOME, done};
 use super::packet::{Attrs, kind};
 use super::{Sftp, Shared, absolute};
+use crate::link_saturation::Widen;
 use haul_core::store::staging::OwnNames;
-use haul_net::link_saturation::Widen;
 
 #[derive(Debug)]
 pub struct Host {
@@ -138,7 +138,11 @@ impl Host {
         let caps = caps(&client, groups);
         let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
         let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
-        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default(), keep_dirlinks, names: OwnNames::default() }), caps, place })
+        Ok(Sftp {
+            shared: Arc::new(Shared { client, root, known: Mutex::default(), keep_dirlinks, names: OwnNames::default() }),
+            caps,
+            place,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use super::channel::Ticket;
 use super::client::data;
 use super::packet::{kind, protocol_error};
 use super::stripes::{Stripe, WINDOW, least_loaded};
-use haul_net::readahead::Announced;
+use crate::readahead::Readahead;
 
 /// Rests that are kept: more than workers read one file.
 const REMEMBERED: usize = 64;
@@ -26,7 +26,7 @@ const LONG: u64 = 1 << 20;
 pub(super) struct Ahead {
     size: u64,
     rests: Mutex<Vec<(u64, Requested)>>,
-    pub announced: Announced,
+    pub announced: Readahead,
     readers: AtomicU32,
     /// Where the last reader ended.
     last: AtomicU64,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::channels::Channels;
+use crate::link_saturation::{LinkSaturation, Widen};
 use haul_core::lock::lock;
-use haul_net::link_saturation::{Fullness, Widen};
 
 /// Channels in each further login: their windows together are more than its TCP connection carries in a round trip.
 const IN_EACH: usize = 2;
@@ -17,7 +17,7 @@ pub(super) struct Traffic {
     widen: OnceLock<Box<Widen>>,
     opened: AtomicU64,
     answered: AtomicU64,
-    fullness: Mutex<Fullness>,
+    fullness: Mutex<LinkSaturation>,
     /// Channels in further logins.
     added: AtomicUsize,
 }
@@ -28,7 +28,7 @@ impl Traffic {
             widen: OnceLock::new(),
             opened: AtomicU64::new(0),
             answered: AtomicU64::new(0),
-            fullness: Mutex::new(Fullness::new(true)),
+            fullness: Mutex::new(LinkSaturation::new(true)),
             added: AtomicUsize::new(0),
         }
     }

@@ -19,10 +19,10 @@ use super::Target;
 use super::config::Config;
 use super::messages::{Entered, Messages, Whose};
 use crate::agent::{Pipes, widen};
+use crate::private::private_directory;
 use crate::sftp::{Channel, SPEAK};
 use haul_core::lock::lock;
 use haul_net::child;
-use haul_net::private::private_directory;
 
 use further::Further;
 use wrapped::Exit;

@@ -18,9 +18,9 @@ use super::install::{self, Installed, Outcome, Program};
 use super::routes::Routes;
 use super::{Login, Target, remote_command};
 use crate::agent::{self, Direct, SessionOptions};
+use crate::link_saturation::Widen;
 use crate::sftp::{self, CHANNELS, Channel, NO_SFTP};
 use haul_core::place::provider::Access;
-use haul_net::link_saturation::Widen;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

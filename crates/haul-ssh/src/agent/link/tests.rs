@@ -4,7 +4,7 @@ use haul_core::error::Remedy;
 
 use super::super::frame::Plain;
 use super::*;
-use haul_net::bounded::Bounded;
+use crate::bounded::Bounded;
 
 /// How long the links of these tests may be silent.
 const SILENT: Duration = Duration::from_millis(700);

@@ -15,7 +15,7 @@ use rustix::net::{
 
 use super::Agent;
 use crate::agent::greeting::is_word;
-use haul_net::private::private_directory;
+use crate::private::private_directory;
 
 /// Where others join: a socket in a directory that only this user can enter.
 #[derive(Default)]

@@ -9,9 +9,9 @@ use haul_core::lock::lock;
 const MOST: usize = 64;
 
 #[derive(Debug, Default)]
-pub struct Announced(Mutex<Vec<Range<u64>>>);
+pub struct Readahead(Mutex<Vec<Range<u64>>>);
 
-impl Announced {
+impl Readahead {
     pub fn add(&self, at: Range<u64>) {
         let mut ranges = lock(&self.0);
         ranges.retain(|range| range.start != at.start);
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_range_lasts_until_a_read_reaches_its_end() {
-        let announced = Announced::default();
+        let announced = Readahead::default();
         announced.add(10..40);
         assert_eq!(announced.end_of(&(0..10)), None);
         assert_eq!(announced.end_of(&(10..20)), Some(40));
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn no_more_than_so_many_are_remembered() {
-        let announced = Announced::default();
+        let announced = Readahead::default();
         (0..1000).for_each(|n| announced.add(n * 10..n * 10 + 10));
         assert!(lock(&announced.0).len() <= MOST);
         assert_eq!(announced.end_of(&(9990..9995)), Some(10000), "the last is among them");

@@ -16,16 +16,16 @@ pub const CARRIED: Duration = Duration::from_millis(100);
 
 /// What a connection has carried.
 #[derive(Debug)]
-pub struct Fullness {
+pub struct LinkSaturation {
     since: Instant,
     answered: u64,
     /// It was full once, or is not measured.
     is_over: bool,
 }
 
-impl Fullness {
-    pub fn new(is_wanted: bool) -> Fullness {
-        Fullness { since: Instant::now(), answered: 0, is_over: !is_wanted }
+impl LinkSaturation {
+    pub fn new(is_wanted: bool) -> LinkSaturation {
+        LinkSaturation { since: Instant::now(), answered: 0, is_over: !is_wanted }
     }
 
     pub fn is_over(&self) -> bool {
@@ -54,10 +54,10 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
     /// A connection for the last 200 ms, in which four round trips fit.
-    fn measured() -> Fullness {
-        Fullness {
+    fn measured() -> LinkSaturation {
+        LinkSaturation {
             since: Instant::now().checked_sub(Duration::from_millis(200)).expect("the machine has run for so long"),
-            ..Fullness::new(true)
+            ..LinkSaturation::new(true)
         }
     }
 
@@ -74,7 +74,7 @@ mod tests {
         assert!(!measured().is_reached(ROUND_TRIP, 3 << 20, 1 << 30));
         assert!(!measured().is_reached(ROUND_TRIP, 400 << 20, 420 << 20), "little is left");
         assert!(!measured().is_reached(Duration::from_millis(1), 400 << 20, 1 << 30));
-        assert!(!Fullness::new(true).is_reached(ROUND_TRIP, 400 << 20, 1 << 30));
-        assert!(!Fullness { is_over: true, ..measured() }.is_reached(ROUND_TRIP, 400 << 20, 1 << 30));
+        assert!(!LinkSaturation::new(true).is_reached(ROUND_TRIP, 400 << 20, 1 << 30));
+        assert!(!LinkSaturation { is_over: true, ..measured() }.is_reached(ROUND_TRIP, 400 << 20, 1 << 30));
     }
 }
