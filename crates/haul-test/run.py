@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds tests with cargo and runs their programs beside one another: most tests wait for servers, links and timers.
 
-    run.py [--full] [WORDS FOR CARGO TEST]
+    run.py [--quick | --full] [WORDS FOR CARGO TEST]
 
-Without --full it leaves out the tests marked `#[ignore = "full"]`, and those of `FULL`.
+Without --full it leaves out the tests marked `#[ignore = "full"]`, and those of `FULL`; with --quick it takes those of `QUICK` alone
+of the programs named there.
 
 What a program prints is shown whole when it has ended, and the last line counts the tests of all. A program that ends otherwise
 than libtest does, or is not over in time, counts as a failed test. Where the user may, each program has process numbers of its own,
@@ -47,6 +48,8 @@ FULL = {
         "web::rclone::",
     ],
 }
+# Tests of --quick: without servers and mounts.
+QUICK = {"suites": ["memory::"]}
 # The programs that take longest, longest first: what starts last should be short. The others follow in any order.
 LONG = ["remote", "s3", "engine", "it", "servers", "suites", "slurm", "job", "resume", "core"]
 # What they find are rates and what limits a run, with processors of their own: one at a time, when all others are done.
@@ -90,8 +93,8 @@ def first(program):
 class Run:
     """Programs on their way, and what came of those that have ended."""
 
-    def __init__(self, full):
-        self.full = full
+    def __init__(self, tier):
+        self.tier = tier
         self.apart = APART if subprocess.run([*APART, "/bin/true"], capture_output=True).returncode == 0 else []
         self.lock = threading.Lock()
         self.running = set()
@@ -102,7 +105,11 @@ class Run:
     def one(self, program, tests=()):
         """Runs a program, or just these of its tests: whether all passed, and what to tell of it."""
         name, directory, path = program
-        chosen = ["--include-ignored"] if self.full else [word for start in FULL.get(name, []) for word in ("--skip", start)]
+        chosen = [word for start in FULL.get(name, []) for word in ("--skip", start)]
+        if self.tier == "--full":
+            chosen = ["--include-ignored"]
+        elif self.tier == "--quick" and not tests:
+            chosen += QUICK.get(name, [])
         with tempfile.TemporaryFile() as output:
             begun = time.monotonic()
             with self.lock:
@@ -204,12 +211,12 @@ def end(child):
 def main():
     if sys.argv[1:2] == ["--first"]:
         return first(sys.argv[2:])
-    full = sys.argv[1:2] == ["--full"]
-    programs = build(sys.argv[2:] if full else sys.argv[1:])
+    tier = sys.argv[1] if sys.argv[1:2] in (["--quick"], ["--full"]) else ""
+    programs = build(sys.argv[2:] if tier else sys.argv[1:])
     order = {name: place for place, name in enumerate(LONG)}
     programs.sort(key=lambda program: (order.get(program[0], len(order)), program[0]))
     jobs = int(os.environ.get("HAUL_TEST_JOBS", len(os.sched_getaffinity(0))))
-    run = Run(full)
+    run = Run(tier)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, run.stop)
     run.all([program for program in programs if program[0] not in ALONE], jobs)
