@@ -307,6 +307,7 @@ fn a_fuse_file_system_that_sets_no_modes_and_owners_gets_the_content() {
 }
 
 #[test]
+#[ignore = "full"]
 fn special_bits_are_set_as_rsync_sets_them() {
     let w = World::new("src: f=5 d/g=6 e/");
     for mode in ["0644", "6711", "2755"] {

@@ -272,6 +272,7 @@ fn ls_cat_mkdir() {
 }
 
 #[test]
+#[ignore = "full"]
 fn a_real_tree() {
     let w = World::new("");
     w.haul("cp -a --verify /usr/include/ dst").succeeds();
