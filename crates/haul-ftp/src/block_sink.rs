@@ -271,13 +271,19 @@ impl BlockSink {
         self.lanes.all().iter().map(|slot| self.lanes.confirm(&mut lock(slot), None)).fold(Ok(()), Result::and)
     }
 
-    fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
-        receipt::complete(entry.size, self.staged.chunk, receipts)?;
+    /// The server has all that was written; an empty file is made.
+    fn arrive(&self) -> Result<()> {
         self.settle()?;
-        if entry.size == 0 {
+        if self.staged.size == 0 {
             self.transfer(0..0, |_| Ok(()))?;
             self.settle()?;
         }
+        Ok(())
+    }
+
+    fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
+        receipt::complete(entry.size, self.staged.chunk, receipts)?;
+        self.arrive()?;
         self.staged.commit(entry)
     }
 
@@ -329,12 +335,12 @@ impl Sink for BlockSink {
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
-        self.settle().map_err(|e| self.explained(e))?;
+        self.arrive().map_err(|e| self.explained(e))?;
         self.staged.reread()
     }
 
     fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.settle().map_err(|e| self.explained(e))?;
+        self.arrive().map_err(|e| self.explained(e))?;
         self.staged.digest(algorithm)
     }
 

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -219,12 +219,7 @@ impl FtpSink {
         if let Some(trial) = &*lock(&self.trial) {
             trial.give_up();
         }
-        self.settle()?;
-        let mut state = lock(&self.state);
-        if entry.size == 0 && state.untouched {
-            self.upload(&mut state, 0)?;
-        }
-        self.finish(&mut state)?;
+        let state = self.arrive()?;
         // An earlier call found that the transfer was lost.
         if state.unsure {
             return Err(lost());
@@ -241,6 +236,17 @@ impl FtpSink {
                 cannot(&self.staged.shared.features.restarts_writing);
             }
         })
+    }
+
+    /// The server has all that was written; an empty file is made.
+    fn arrive(&self) -> Result<MutexGuard<'_, State>> {
+        self.settle()?;
+        let mut state = lock(&self.state);
+        if state.untouched && self.split.get().is_none() {
+            self.upload(&mut state, 0)?;
+        }
+        self.finish(&mut state)?;
+        Ok(state)
     }
 
     /// What is on its way has arrived.
@@ -340,12 +346,12 @@ impl Sink for FtpSink {
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
-        self.settle().and_then(|()| self.finish(&mut lock(&self.state))).map_err(|e| e.renamed(&self.staged.name))?;
+        drop(self.arrive().map_err(|e| e.renamed(&self.staged.name))?);
         self.staged.reread()
     }
 
     fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.settle().and_then(|()| self.finish(&mut lock(&self.state))).map_err(|e| e.renamed(&self.staged.name))?;
+        drop(self.arrive().map_err(|e| e.renamed(&self.staged.name))?);
         self.staged.digest(algorithm)
     }
 

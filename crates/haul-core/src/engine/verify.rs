@@ -213,9 +213,8 @@ fn take_back(cx: &Context, check: &Check) {
         report.made.files = report.made.files.saturating_sub(1);
         report.file_bytes = report.file_bytes.saturating_sub(check.entry.size);
     }
-    let mut bad = check.entry.clone();
-    bad.name = check.written(cx);
-    (bad.ino, bad.version) = (0, 0);
+    // Whatever has the name now: that it is not what was written is why it goes.
+    let bad = Entry::bare(check.written(cx), Kind::File);
     match gone_is_done(cx.target().remove(&[bad]).pop().unwrap_or(Ok(()))) {
         Ok(()) => check.settled(cx),
         Err(e) => cx.out.fail(&e.renamed(&check.entry.name), Kind::File),

@@ -7,6 +7,8 @@ use crate::hash::{Algorithm, hex};
 
 const PREFIX: &[u8] = b".haul-";
 const DIGITS: usize = 32;
+/// Bytes of a leaf on nearly all file systems.
+const NAME_MAX: usize = 255;
 
 /// The name under which `leaf` is written until it is whole: beside it, the same on every node, another for
 /// every version of the source. The hash is one in which nobody can make two names collide.
@@ -40,10 +42,16 @@ impl OwnNames {
 }
 
 /// The path of an old file while the new one gets its name, at a server that does not replace: another one each time, since what has
-/// it after a kill may be the only copy.
+/// it after a kill may be the only copy. A leaf that would become too long is cut.
 pub fn aside(path: &[u8]) -> Vec<u8> {
-    let random = RandomState::new().hash_one(path) as u32;
-    [path, format!(".haul-old-{random:08x}").as_bytes()].concat()
+    let suffix = format!(".haul-old-{:08x}", RandomState::new().hash_one(path) as u32);
+    let leaf = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let mut end = path.len().min(leaf + NAME_MAX - suffix.len());
+    // Not within a character.
+    while end < path.len() && path[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    [&path[..end], suffix.as_bytes()].concat()
 }
 
 /// Whether a leaf has the form of a staging name: `.haul-` and 32 lower-case hexadecimal digits.
@@ -76,6 +84,15 @@ mod tests {
         assert_eq!(one.leaf(b"a", Stamp::default()), one.leaf(b"a", Stamp::default()));
         assert_ne!(one.leaf(b"a", Stamp::default()), other.leaf(b"a", Stamp::default()));
         assert!(is_staging(&one.leaf(b"a", Stamp::default())));
+    }
+
+    #[test]
+    fn an_old_file_is_put_aside_under_a_name_that_is_no_longer_than_names_are() {
+        for (leaf, kept) in [("f".to_string(), 1), ("é".repeat(127), 236), ("x".repeat(255), 237)] {
+            let path = aside(format!("a/{leaf}").as_bytes());
+            let name = std::str::from_utf8(&path[2..]).expect("no half characters");
+            assert!(name.starts_with(&leaf[..kept]) && name[kept..].starts_with(".haul-old-") && name.len() == kept + 18, "{name}");
+        }
     }
 
     #[test]

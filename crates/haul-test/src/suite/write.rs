@@ -364,22 +364,24 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
 
 /// `Unsupported` is right only where parts are written: they are no file before the commit.
 pub fn a_staged_file_can_be_read_back(f: &Fixture) {
-    let content = bytes(7, f.chunk() + 100);
-    let entry = file(name("reread"), content.len() as u64);
-    let sink = ok(f.store.create(&entry.name, &spec(&entry, f.chunk())));
-    let receipts: Vec<Receipt> = chunks(entry.size, f.chunk()).map(|chunk| ok(land(&*sink, &chunk, &content))).collect();
-    match sink.reread() {
-        Ok(source) => assert!(ok(read(&*source, 0..entry.size)) == content),
-        Err(e) => assert!(e.kind() == ErrorKind::Unsupported && f.caps().write != WriteStyle::Anywhere, "{e}"),
+    for (leaf, size) in [("reread", f.chunk() + 100), ("reread-empty", 0)] {
+        let content = bytes(7, size);
+        let entry = file(name(leaf), content.len() as u64);
+        let sink = ok(f.store.create(&entry.name, &spec(&entry, f.chunk())));
+        let receipts: Vec<Receipt> = chunks(entry.size, f.chunk()).map(|chunk| ok(land(&*sink, &chunk, &content))).collect();
+        match sink.reread() {
+            Ok(source) => assert!(ok(read(&*source, 0..entry.size)) == content),
+            Err(e) => assert!(e.kind() == ErrorKind::Unsupported && f.caps().write != WriteStyle::Anywhere, "{leaf}: {e}"),
+        }
+        for algorithm in f.store.digests() {
+            let mut hasher = algorithm.begin();
+            hasher.update(&content);
+            assert_eq!(ok(sink.digest(algorithm)), Some(hasher.finish()), "{algorithm:?}");
+        }
+        f.is_absent(leaf);
+        ok(sink.commit(&entry, &receipts));
+        assert!(f.get(leaf) == content);
     }
-    for algorithm in f.store.digests() {
-        let mut hasher = algorithm.begin();
-        hasher.update(&content);
-        assert_eq!(ok(sink.digest(algorithm)), Some(hasher.finish()), "{algorithm:?}");
-    }
-    f.is_absent("reread");
-    ok(sink.commit(&entry, &receipts));
-    assert!(f.get("reread") == content);
 }
 
 /// A hole counts as written bytes. Over bytes that were written before it makes zeros of them.

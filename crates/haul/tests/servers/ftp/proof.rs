@@ -280,3 +280,15 @@ fn room_is_made_for_a_file_only_if_it_is_there_and_without_harm_to_other_names()
     assert!((0..20).all(|n| w.read(format!("there/{n}")) == format!("old {n}").as_bytes()));
     assert_eq!(w.entries("there").len(), 20);
 }
+
+#[test]
+fn an_empty_file_takes_the_place_of_another_and_is_verified() {
+    for w in servers() {
+        w.sh("mkdir -p in there && : > in/e && echo old > there/e && touch -d 2020-01-01 in/e && chmod a+rw there there/e");
+        w.ends(0, "cp --verify in/ @/there");
+        assert_eq!(w.read("there/e"), b"");
+        w.sh("echo old > there/e");
+        w.ends(0, "mv in/ @/there");
+        assert!(w.read("there/e").is_empty() && !w.has("in/e"));
+    }
+}
