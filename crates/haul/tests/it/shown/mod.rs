@@ -152,6 +152,7 @@ fn list_only_lists_and_does_nothing() {
     for name in ["a", "d/b", "new"] {
         s.age(format!("src/{name}"));
     }
+    s.sh("touch -r src/a src/d src");
     let ended = s.haul("cp --list-only src/ dst").ends(0);
     let lines = ended.sorted();
     assert_eq!(lines[0], "-rw-r--r--              3 2020/09/13 12:26:40 a");
