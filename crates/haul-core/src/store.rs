@@ -258,7 +258,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         specs.iter().map(|spec| Err(read_only("set attributes", spec.name))).collect()
     }
 
-    /// Whether `refresh` may find something to do: what the place was asked to give to files goes beyond attributes.
+    /// Whether `apply_options` may find something to do: the place was asked to give files more than attributes.
     fn has_options(&self) -> bool {
         false
     }
@@ -295,7 +295,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Err(read_only("rename", from))
     }
 
-    /// Whether `take` can be expected to copy a file of this size from there.
+    /// Whether `server_side` can be expected to copy a file of this size from there.
     fn copies(&self, from: &dyn Store, size: u64) -> bool {
         let _ = size;
         let (from, to) = (from.place(), self.place());
@@ -303,8 +303,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         self.caps().copies && (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account)
     }
 
-    /// The token of what an interrupted copy by `take` leaves of this file, for `abandon`; the next `take` of the same version goes on from
-    /// it. `None` if nothing is left.
+    /// The token of what an interrupted copy by `server_side` leaves of this file, for `abandon`; the next one of the same version goes on
+    /// from it. `None` if nothing is left.
     fn copy_staging(&self, entry: &Entry) -> Option<Token> {
         let _ = entry;
         None

@@ -46,7 +46,7 @@ pub struct Caps {
     pub atomic_commit: bool,
     /// What `landed` has confirmed survives a crash of any machine of ours.
     pub durable: bool,
-    /// `take` copies between places of the same scheme and endpoint, whatever their volumes.
+    /// `server_side` copies between places of the same scheme and endpoint, whatever their volumes.
     pub copies: bool,
     /// An unfinished write can be taken up by its token.
     pub attach: bool,

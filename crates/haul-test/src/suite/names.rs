@@ -106,7 +106,7 @@ pub fn hostile_names_are_refused(f: &Fixture) {
     assert_eq!((f.get("d/kept"), f.get("outside")), (b"kept".to_vec(), b"outside".to_vec()));
 }
 
-/// At the latest by the commit: the engine asks `admits` before it begins. Nothing is left of it.
+/// At the latest by the commit: the engine asks `check_destination` before it begins. Nothing is left of it.
 pub fn a_name_that_is_too_long_is_refused(f: &Fixture) {
     if !f.caps().file_names {
         return;
