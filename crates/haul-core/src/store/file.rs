@@ -159,13 +159,13 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The first bytes not verified yet, because they were not read, or not in order: [`Source::show`] is to see them.
+    /// The first bytes not verified yet, because they were not read, or not in order: [`Source::feed_verifier`] is to see them.
     /// [`Source::stamp`] is `Corrupt` once all were seen and differ from the stored checksum.
     fn unverified(&self) -> Option<Range<u64>> {
         None
     }
 
-    /// Shows bytes that were read before, beginning with those of [`Source::gap`].
+    /// Shows bytes that were read before, beginning with those of [`Source::unverified`].
     fn feed_verifier(&self, at: u64, bytes: &[u8]) {
         let _ = (at, bytes);
     }
