@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use haul_core::{ErrorKind, Remedy};
-//! use crate::memory::Memory;
+//! use haul_test::memory::Memory;
 //! use haul_test::fault::{Fault, Op, Rule, What};
 //!
 //! let store = Fault::new(Memory::new());

@@ -4,7 +4,7 @@
 //! `Unsupported`, so `Caps` cannot lie. One line runs them all, each as a test of its own:
 //!
 //! ```
-//! use crate::memory::Memory;
+//! use haul_test::memory::Memory;
 //! use haul_test::suite::Fixture;
 //!
 //! haul_test::store_suite!(memory, || Fixture::of_memory(Memory::new()));
