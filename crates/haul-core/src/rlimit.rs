@@ -3,6 +3,7 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +21,22 @@ pub fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 's
         let _retries = retries.enter();
         work()
     };
+    has_room().map_err(no_thread)?;
     Builder::new().name(name.into()).stack_size(STACK).spawn(work).map_err(no_thread)
+}
+
+/// Whether the address space has room for one more thread. One that gets its stack but no room for its signal stack (sigaltstack(2)) ends
+/// the process: the standard library panics before any of our code runs.
+fn has_room() -> io::Result<()> {
+    if getrlimit(Resource::As).current.is_none() {
+        return Ok(());
+    }
+    // SAFETY: a new mapping at an address that the kernel chooses, which nothing refers to, and which goes at once.
+    unsafe {
+        let room = mmap_anonymous(std::ptr::null_mut(), 2 * STACK, ProtFlags::empty(), MapFlags::PRIVATE)?;
+        munmap(room, 2 * STACK)?;
+    }
+    Ok(())
 }
 
 /// A thread that the system does not give, with the limits that may be why.

@@ -49,6 +49,26 @@ pub struct TransferSpec<A = Location> {
     pub access: BTreeMap<String, serde_json::Value>,
 }
 
+impl TransferSpec {
+    /// What the program does with these places without an option: modes and modification times are kept, unchanged files skipped.
+    pub fn new(operation: Operation, sources: Vec<Location>, destination: Location) -> TransferSpec {
+        TransferSpec {
+            version: VERSION,
+            operation,
+            sources,
+            destination,
+            selection: Selection::default(),
+            comparison: Policy::DEFAULT,
+            attributes: Attributes::only(MetaMask::MTIME.with(MetaMask::MODE)),
+            deletion: None,
+            safety: Safety::default(),
+            limits: Limits::default(),
+            performance: Performance::default(),
+            access: BTreeMap::new(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -135,6 +155,13 @@ pub struct Attributes {
     /// Owners between machines by number, not by name.
     #[serde(default)]
     pub numeric_ids: bool,
+}
+
+impl Attributes {
+    /// These, and symlinks as symlinks.
+    pub fn only(keep: MetaMask) -> Attributes {
+        Attributes { keep, links: Links::default(), sparse: false, chmod: Vec::new(), owner: None, numeric_ids: false }
+    }
 }
 
 /// The owner that entries get; a missing half stays as it is at the source.

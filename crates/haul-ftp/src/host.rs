@@ -171,6 +171,10 @@ impl FtpHost {
 }
 
 impl Host for FtpHost {
+    fn renames(&self) -> bool {
+        true
+    }
+
     /// Absolute, without empty parts.
     fn path(&self, location: &Location) -> Vec<u8> {
         let home = self.pool.known().map_or(&b"/"[..], |known| &known.home);

@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 
 use crate::exit;
 use crate::flags::{Text, definitions};
-use crate::location::{Scheme, schemes};
+use haul_run::location::{Scheme, schemes};
 
 /// A topic's name, what it is about, its page.
 type Topic = (&'static str, &'static str, fn() -> String);

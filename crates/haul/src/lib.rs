@@ -10,10 +10,10 @@ use std::sync::{Arc, mpsc};
 use haul_core::job::Mode;
 use haul_core::team::Transport;
 use haul_core::{Error, ErrorKind};
+use haul_run::allocation;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-mod allocation;
 mod allocator;
 mod command;
 mod completions;
@@ -22,21 +22,14 @@ mod figures;
 mod flags;
 mod help;
 mod hints;
-mod hosts;
-mod known;
-mod location;
-mod open;
 mod out;
-mod owners;
 mod ranks;
-
 mod render;
 mod retries;
 mod signals;
 mod spread;
 mod transfer;
 mod units;
-mod wild;
 
 use exit::Exit;
 use flags::{Command, Environment, Invocation, Parsed, Text, UsageError};

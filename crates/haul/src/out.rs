@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
 use haul_core::entry::{Kind, show_text};
@@ -21,25 +20,6 @@ static LINES: OnceLock<Arc<Lines>> = OnceLock::new();
 
 pub fn through(lines: Arc<Lines>) {
     let _ = LINES.set(lines); // a process is a rank of one job
-}
-
-/// Standard output was closed when the program started. The runtime opens the null device in its place before `main`.
-static CLOSED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn note_closed() {
-    // SAFETY: the descriptor is only asked for its flags.
-    let stdout = unsafe { BorrowedFd::borrow_raw(1) };
-    CLOSED.store(rustix::io::fcntl_getfd(stdout).is_err(), Ordering::Relaxed);
-}
-
-// SAFETY: the function uses nothing that is set up later.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static NOTE_CLOSED: extern "C" fn() = note_closed;
-
-/// Whether data written to standard output would be lost.
-pub fn is_closed() -> bool {
-    CLOSED.load(Ordering::Relaxed)
 }
 
 /// Writes whole lines.

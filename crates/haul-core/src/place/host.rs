@@ -107,6 +107,11 @@ pub trait Host: Any + Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether a file is given another directory of this host by a rename, as far as its file systems allow it.
+    fn renames(&self) -> bool {
+        false
+    }
+
     /// How data go from `source` to here, once it was arranged.
     fn data_path(&self, source: &dyn Host) -> DataPath {
         let _ = source;

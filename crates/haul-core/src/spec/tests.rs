@@ -14,27 +14,9 @@ fn local(bytes: &[u8]) -> Result<Location> {
 }
 
 fn spec(sources: &[&[u8]], destination: &[u8]) -> TransferSpec {
-    TransferSpec {
-        version: VERSION,
-        operation: Operation::Copy,
-        sources: sources.iter().map(|path| Location::local(path)).collect(),
-        destination: Location::local(destination),
-        selection: Selection::default(),
-        comparison: Policy::DEFAULT,
-        attributes: Attributes {
-            keep: MetaMask::MTIME.with(MetaMask::SETID),
-            links: Links::default(),
-            sparse: false,
-            chmod: Vec::new(),
-            owner: None,
-            numeric_ids: false,
-        },
-        deletion: None,
-        safety: Safety::default(),
-        limits: Limits::default(),
-        performance: Performance::default(),
-        access: BTreeMap::new(),
-    }
+    let sources = sources.iter().map(|path| Location::local(path)).collect();
+    let attributes = Attributes::only(MetaMask::MTIME.with(MetaMask::SETID));
+    TransferSpec { attributes, ..TransferSpec::new(Operation::Copy, sources, Location::local(destination)) }
 }
 
 #[test]

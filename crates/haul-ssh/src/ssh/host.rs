@@ -144,6 +144,10 @@ impl SshHost {
 }
 
 impl Host for SshHost {
+    fn renames(&self) -> bool {
+        true
+    }
+
     fn path(&self, location: &Location) -> Vec<u8> {
         if let Some((user, rest)) = of_user(&location.path) {
             let Home::At(home) = self.home_of(user) else {

@@ -15,13 +15,14 @@ use haul_core::place::OpenOptions;
 use haul_core::place::provider::Access;
 use haul_core::rlimit;
 use haul_core::spec::Input;
+use haul_run::hosts::Hosts;
+use haul_run::location::{self, Scheme};
+use haul_run::wild;
 
 use crate::exit::Exit;
 use crate::flags::global::Progress;
-use crate::flags::{BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
-use crate::hosts::Hosts;
-use crate::location::{self, Scheme};
-use crate::{out, render, wild};
+use crate::flags::{BatchFlags, Command, CopyFlags, Global, Invocation, JobsCommand, Parsed};
+use crate::{out, render};
 
 /// Bytes of a line: some hundred names.
 const LINE_MOST: u64 = 1 << 20;
@@ -205,7 +206,7 @@ impl Batch<'_> {
 
     /// A transfer as `haul jobs show --json` prints it.
     fn spec(&self, text: &str) -> Exit {
-        match crate::transfer::recorded(text) {
+        match CopyFlags::of_record(text) {
             Ok(flags) => {
                 let command = Command::Copy(Box::new(flags));
                 match refusal(&command, &self.flags.from) {
@@ -283,7 +284,7 @@ fn expanded(words: &[Word]) -> Result<Vec<OsString>> {
     let mut argv = vec![OsString::from("haul")];
     let definitions = crate::flags::definitions();
     let command = words.iter().find_map(|word| definitions.find_subcommand(&word.text));
-    let hosts = Hosts::new(&Access::default());
+    let hosts = Hosts::new(&Access::default()).printing(out::say);
     let mut is_value = false;
     for word in words {
         let location = (word.is_pattern && !is_value && !word.text.as_bytes().starts_with(b"-"))

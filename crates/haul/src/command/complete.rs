@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use haul_core::entry::show;
 use haul_core::journal::{Glance, default_root, glance};
 use haul_net::http_client::Environment;
+use haul_run::known;
 use haul_s3::account::profiles;
 
 use crate::flags::Global;
 use crate::flags::hints::operands;
 use crate::flags::other::CompleteFlags;
-use crate::known;
 
 /// Commands whose operands are places.
 const PLACES: &str = " cp sync mv check sum ls du df tree cat mkdir rm ln chmod chown chgrp ";

@@ -5,9 +5,9 @@ use std::io::Write;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Volume;
+use haul_run::open::{self, Argument};
 
 use crate::flags::ln::DfFlags;
-use crate::open::{self, Argument};
 use crate::render::listing::{FileSystem, Listed};
 use crate::units;
 

@@ -13,10 +13,10 @@ use haul_core::pool::{Pool, Stage};
 use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
 use haul_core::team::wire::{Cursor, put_all, put_bytes};
 use haul_core::{Error, Result};
+use haul_run::open;
+use haul_run::scope;
 
 use super::object_usage;
-use super::scope;
-use crate::open;
 use crate::ranks::shared::{self, Outbox, Shared};
 use crate::render::listing::{Class, Counts, Listed, Usage};
 use crate::units;

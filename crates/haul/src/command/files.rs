@@ -13,13 +13,14 @@ use haul_core::spill::Sorter;
 use haul_core::store::{Found, Store, Who};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
+use haul_run::open::{self, Argument};
+use haul_run::wild;
 
 use super::du::Chosen;
-use crate::hosts::Hosts;
-use crate::location::Location;
-use crate::open::{self, Argument};
 use crate::render::listing::{self, Listed};
-use crate::{units, wild};
+use crate::units;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Ls<'a> {

@@ -1,5 +1,7 @@
 //! `haul head`: what an object store tells of an object, for people or as JSON.
 
+use haul_run::open::Argument;
+use haul_run::scope::{key_of, nothing};
 use haul_s3::BucketHost;
 use std::io::Write;
 
@@ -12,8 +14,6 @@ use haul_s3::checksum::{ETag, Kind, StoredChecksum};
 use serde_json::{Map, Value, json};
 
 use super::files::stamp;
-use super::scope::{key_of, nothing};
-use crate::open::Argument;
 use crate::render::listing::{Head as Told, Listed};
 use crate::render::things;
 use crate::units;

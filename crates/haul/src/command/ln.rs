@@ -1,6 +1,8 @@
 //! `haul ln`: hard links and symlinks.
 
 use haul_core::place::OpenOptions;
+use haul_run::location::Location;
+use haul_run::open::{self, Argument};
 use std::io::Write;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
@@ -9,8 +11,6 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::files::Failures;
 use crate::flags::Global;
 use crate::flags::ln::{LnFlags, Target};
-use crate::location::Location;
-use crate::open::{self, Argument};
 use crate::out;
 use crate::render::listing::{Linked, Listed};
 

@@ -20,7 +20,6 @@ mod output;
 mod presign;
 mod remove_output;
 pub mod rm;
-pub mod scope;
 mod set;
 pub mod slurm;
 pub mod sum;
@@ -36,6 +35,10 @@ use haul_core::hash::Algorithm;
 use haul_core::job::{Bounds, Mode};
 use haul_core::meter::Meter;
 use haul_core::pool::Session;
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
+use haul_run::open::Argument;
+use haul_run::{open, plan, scope, wild};
 use haul_s3::admin;
 use haul_s3::inventory::Object;
 
@@ -49,12 +52,9 @@ use crate::flags::{
     CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, ObjectFlags, PresignFlags, RbFlags,
     RmFlags, SetFlags, SumFlags, TreeFlags,
 };
-use crate::hosts::Hosts;
-use crate::location::Location;
-use crate::open::Argument;
 use crate::ranks::shared::{self, Shared};
 use crate::ranks::{self, Ranks};
-use crate::{open, out, transfer, wild};
+use crate::{out, transfer};
 use haul_core::place::OpenOptions;
 
 /// Levels that du shows without `-d`.
@@ -79,7 +79,7 @@ fn over_names(
     names: impl Fn(&Location, &Hosts) -> Result<Vec<Location>>,
     each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>,
 ) -> Exit {
-    let hosts = Hosts::new(connect);
+    let hosts = Hosts::new(connect).printing(out::say);
     let places = wild::alternatives(places, &hosts);
     let named = places.iter().flat_map(|place| match names(place, &hosts) {
         Ok(named) => named.into_iter().map(Ok).collect(),
@@ -125,7 +125,7 @@ struct Claimed(Option<io::StdoutLock<'static>>);
 
 impl Write for Claimed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if out::is_closed() {
+        if haul_run::stream::is_closed() {
             return Err(rustix::io::Errno::BADF.into());
         }
         self.0.get_or_insert_with(|| io::stdout().lock()).write(bytes)
@@ -168,12 +168,12 @@ fn together(
 
 pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
     let (json, threads) = (global.json, open::threads(flags.workers));
-    let filter = match transfer::filter(&flags.selection) {
+    let filter = match plan::filter(&flags.selection.filters, false) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
     let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::new(&flags.connect).printing(out::say);
     let named = files::operands(&flags.places, &hosts, json);
     let titled = named.len() > 1 && !json;
     let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, titled, json, threads, chosen };
@@ -195,7 +195,7 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
 }
 
 pub fn du(flags: &DuFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
-    let filter = match transfer::filter(&flags.selection) {
+    let filter = match plan::filter(&flags.selection.filters, false) {
         Ok(filter) => filter,
         Err(e) => return refused(ranks, &e),
     };
@@ -227,7 +227,7 @@ pub fn du(flags: &DuFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
 }
 
 pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
-    let filter = match transfer::filter(&flags.selection) {
+    let filter = match plan::filter(&flags.selection.filters, false) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
@@ -254,7 +254,7 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 }
 
 pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
-    let filter = match transfer::filter(&flags.selection) {
+    let filter = match plan::filter(&flags.selection.filters, false) {
         Ok(filter) => filter,
         Err(e) => return refused(ranks, &e),
     };
@@ -383,7 +383,7 @@ pub fn sum(flags: &SumFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
         let e = e.hint("run it once for each, or choose a --format of the coreutils");
         return refused(ranks, &e);
     }
-    let filter = match transfer::filter(&flags.selection) {
+    let filter = match plan::filter(&flags.selection.filters, false) {
         Ok(filter) => filter,
         Err(e) => return refused(ranks, &e),
     };
@@ -403,7 +403,7 @@ pub fn sum(flags: &SumFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
                 each(path, sum::Outputs { manifest, json }, ranks)
             });
         };
-        let hosts = Hosts::new(&flags.connect);
+        let hosts = Hosts::new(&flags.connect).printing(out::say);
         let written = output::write(output, |to| {
             let mut told = global.json.then(|| BufWriter::with_capacity(64 << 10, Claimed::default()));
             flags.sources.iter().enumerate().try_fold(0, |n, (argument, place)| {

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_core::error::{Error, Result};
 use haul_core::retry::Scope as Retries;
 use haul_core::store::Flow;
+use haul_run::open::Argument;
+use haul_run::scope::{self, Match, What, key_of};
 use haul_s3::archive::{Restored, is_archive};
 use haul_s3::inventory::{Line, Object};
 use haul_s3::rights::Acl;
 use haul_s3::{Bucket, BucketHost};
 
-use super::scope::{self, Match, What, key_of};
 use crate::flags::Global;
 use crate::flags::object::{ObjectAction, ObjectFlags, TagChange};
-use crate::open::Argument;
 use crate::out;
 use crate::render::listing::{Listed, Rights, State, Tags};
 

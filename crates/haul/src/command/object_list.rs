@@ -1,5 +1,7 @@
 //! `haul ls` in object stores: keys, versions, uploads and buckets, by plain listings only and as they come.
 
+use haul_run::open::Argument;
+use haul_run::scope::Scope;
 use haul_s3::admin::leaf;
 use std::io::{self, Write};
 
@@ -11,8 +13,6 @@ use haul_s3::inventory::{Line, Object, Upload, Version};
 use super::du::Chosen;
 use super::files::stamp;
 use super::object_usage::{admits, admits_dir};
-use super::scope::Scope;
-use crate::open::Argument;
 use crate::render::listing::{self, Listed};
 use crate::units;
 

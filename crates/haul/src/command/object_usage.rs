@@ -11,12 +11,12 @@ use haul_core::lock::lock;
 use haul_core::pool::{Pool, Stage};
 use haul_core::team::counts::{put_error, take_error};
 use haul_core::team::wire::{Cursor, put_all, put_bytes};
+use haul_run::open::Argument;
+use haul_run::scope::{self, Scope, What};
 use haul_s3::admin::{Range, leaf};
 use haul_s3::inventory::Object;
 
 use super::du::{Chosen, How, Sum, Sums};
-use super::scope::{self, Scope, What};
-use crate::open::Argument;
 use crate::ranks::shared::{self, Outbox, Shared};
 
 /// A listing in the order of keys becomes sums.

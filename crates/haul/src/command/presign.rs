@@ -4,12 +4,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use haul_core::error::{Error, Result};
+use haul_run::open::Argument;
+use haul_run::scope::key_of;
 use haul_s3::BucketHost;
 use haul_s3::inventory::Purpose;
 
-use super::scope::key_of;
 use crate::flags::bucket::PresignMethod;
-use crate::open::Argument;
 
 pub fn presign(asked: &Argument<'_>, method: PresignMethod, expires: Duration, json: bool, out: &mut dyn Write) -> Result<()> {
     let place = BucketHost::new(asked.hosts.access(), asked.location)?;

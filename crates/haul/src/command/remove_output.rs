@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, show};
 use haul_core::error::Error;
+use haul_run::scope::Scope;
 use haul_s3::admin::Gone;
 
-use super::scope::Scope;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::out;

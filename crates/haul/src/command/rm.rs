@@ -14,13 +14,13 @@ use haul_core::store::{Flow, remove_emptied};
 use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
 use haul_core::team::wire::{Cursor, put_bytes};
 use haul_core::{Error, ErrorKind, Result, varint};
+use haul_run::location::Location;
+use haul_run::open::{self, Argument};
+use haul_run::scope::{self, Scope};
 use haul_s3::admin;
 
 use super::du::Chosen;
 use super::files::Failures;
-use super::scope::{self, Scope};
-use crate::location::Location;
-use crate::open::{self, Argument};
 use crate::ranks::shared::{self, Outbox, Shared};
 
 #[derive(Clone, Copy, Debug)]

@@ -10,14 +10,14 @@ use haul_core::job::ModeChange;
 use haul_core::spill::Sorter;
 use haul_core::store::MetaSpec;
 use haul_core::survey::{Descend, Survey};
+use haul_run::open::{self, Argument, Opened};
+use haul_run::owners;
 
 use super::Claimed;
 use super::files::Failures;
 use crate::flags::Global;
 use crate::flags::set::{SetFlags, Setting};
-use crate::open::{self, Argument, Opened};
 use crate::out;
-use crate::owners;
 use crate::render::listing::{Changed, Listed};
 
 /// Names whose attributes are set by one call.

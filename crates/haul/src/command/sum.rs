@@ -14,10 +14,10 @@ use haul_core::spill::Sorter;
 use haul_core::store::Store;
 use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
 use haul_core::{Error, Result, varint};
+use haul_run::open;
 
 use super::du::Chosen;
 use super::manifest::{self, Format, Line};
-use crate::open;
 use crate::ranks::shared::{self, Outbox, Shared};
 use crate::render::listing::{self, Listed};
 

@@ -16,11 +16,11 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, show};
 use haul_core::spill::{Sorter, SpillStack};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
+use haul_run::open::{self, Argument};
+use haul_run::scope::{self, Scope};
 
 use super::du::{Chosen, Links, Sum};
 use super::object_usage;
-use super::scope::{self, Scope};
-use crate::open::{self, Argument};
 use crate::render::listing::{self, Counts, Listed, Usage};
 use crate::render::utf8_locale;
 

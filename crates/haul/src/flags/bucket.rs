@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 
 use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, locations};
-use crate::location::Location;
 use crate::units;
+use haul_run::location::Location;
 use haul_s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

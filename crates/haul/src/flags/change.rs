@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use clap::{ArgMatches, Args, ValueHint};
 use haul_core::job::Bounds;
 use haul_core::spec::Selection;
+use haul_run::location::{Location, Scheme};
 
 use super::bucket::versioned;
 use super::connect::{AskArgs, Connect};
 use super::select::SelectArgs;
 use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
-use crate::location::{Location, Scheme};
 use haul_s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! check and sum: are they the same, and were they then?
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,17 +7,17 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum, ValueHint};
 use haul_core::entry::MetaMask;
 use haul_core::plan::Compare;
-use haul_core::spec::{self, Input, Operation, Performance, Safety, Selection, TransferSpec};
+use haul_core::spec::{Attributes, Input, Operation, Performance, Selection, TransferSpec};
+use haul_run::location::{Location, Scheme};
 
 use super::connect::{Connect, ConnectArgs};
-use super::keep::{self, KeepArgs};
+use super::keep::KeepArgs;
 use super::run::{BatchChoice, RetryArgs, Run, RunArgs};
 use super::same::SameArgs;
 use super::select::{ListedArgs, NulArgs, SelectArgs, input};
 use super::shown::ids;
 use super::speed::SpeedArgs;
 use super::{Environment, Refusal, location, locations};
-use crate::location::{Location, Scheme};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckFlags {
@@ -119,18 +118,12 @@ impl CheckArgs {
         // Where the content decides, times count only where they are asked for.
         let always = if comparison.compare == Compare::Content { MetaMask::NONE } else { MetaMask::MTIME };
         let spec = TransferSpec {
-            version: spec::VERSION,
-            operation: Operation::Check { one_way: self.one_way },
-            sources,
-            destination: tree,
             selection,
             comparison,
-            attributes: KeepArgs::resolve(given, keep::only(always), environment)?,
-            deletion: None,
-            safety: Safety::default(),
+            attributes: KeepArgs::resolve(given, Attributes::only(always), environment)?,
             limits,
             performance: self.speed.resolve(),
-            access: BTreeMap::new(),
+            ..TransferSpec::new(Operation::Check { one_way: self.one_way }, sources, tree)
         };
         Ok(CheckFlags {
             manifest,

@@ -1,13 +1,16 @@
 //! cp, sync and mv: one set of options, three ways to name it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
 use haul_core::entry::MetaMask;
 use haul_core::plan::{Compare, Policy};
-use haul_core::spec::{self, Attributes, Deletion, MaxDelete, Operation, Safety, Selection, TransferSpec};
+use haul_core::spec::{Attributes, Deletion, MaxDelete, Operation, Safety, TransferSpec};
+use haul_run::location::Scheme;
+use haul_run::plan;
+use haul_run::run::JournalChoice;
+use haul_s3::flags as objects;
 
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
@@ -20,9 +23,7 @@ use super::same::{SameArgs, UpdateArgs};
 use super::select::{ListedArgs, SelectArgs};
 use super::speed::{SpeedArgs, TransportArgs};
 use super::{Environment, Refusal};
-use crate::location::Scheme;
 use crate::units;
-use haul_s3::flags as objects;
 
 /// A command line of cp, sync or mv.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,18 @@ pub struct CopyFlags {
     pub connect: Connect,
 }
 
+impl CopyFlags {
+    /// Those of a transfer that was recorded: see [`plan::recorded`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_record(text: &str) -> haul_core::Result<CopyFlags> {
+        let (spec, connect) = plan::recorded(text)?;
+        let (output, journal, batch) = (CopyOutput::default(), JournalChoice::default(), BatchChoice::default());
+        Ok(CopyFlags { spec, dry: false, list_only: false, output, journal, batch, connect })
+    }
+}
+
 /// What a copy prints beside its summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyOutput {
@@ -46,15 +59,6 @@ pub struct CopyOutput {
     /// `--stat`.
     pub stat: bool,
     pub failed_to: Option<PathBuf>,
-}
-
-/// How a run uses what earlier runs left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalChoice {
-    /// Forget it.
-    pub restart: bool,
-    /// Wait for a run of the same job that is active.
-    pub wait: bool,
 }
 
 /// Copy files and directories; skips unchanged files
@@ -319,7 +323,7 @@ impl CpArgs {
         let restores = self.version_id.is_some() && destination.scheme.keys;
         let mut connect = versioned(self.connect.resolve(), self.version_id, &sources)?;
         self.regions.apply(&mut connect, &sources, &destination);
-        let attributes = KeepArgs::resolve(given, keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?;
+        let attributes = KeepArgs::resolve(given, Attributes::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?;
         if self.tree.remove_source_files {
             refuse_followed(&attributes, "--remove-source-files")?;
         }
@@ -327,10 +331,6 @@ impl CpArgs {
         let Run { limits, failed_to, batch } = self.run.resolve(environment)?;
         let batch = self.safety.requeued(batch)?;
         let spec = TransferSpec {
-            version: spec::VERSION,
-            operation,
-            sources,
-            destination,
             selection,
             comparison: restored(self.update.resolve(self.same.resolve()?, self.safety.force)?, restores),
             attributes,
@@ -346,7 +346,7 @@ impl CpArgs {
             },
             limits,
             performance: self.transport.resolve(self.speed.resolve())?,
-            access: BTreeMap::new(),
+            ..TransferSpec::new(operation, sources, destination)
         };
         Ok(CopyFlags {
             spec,
@@ -381,18 +381,12 @@ impl MvArgs {
         let mut connect = self.connect.resolve();
         self.regions.apply(&mut connect, &sources, &destination);
         let spec = TransferSpec {
-            version: spec::VERSION,
-            operation: Operation::Move,
-            sources,
-            destination,
-            selection: Selection::default(),
             comparison: self.update.resolve(self.same.resolve()?, self.safety.force)?,
             attributes,
-            deletion: None,
             safety: Safety { verify: true, remove_source: true, exact: self.no_target_directory, ..self.safety.resolve() },
             limits,
             performance: self.transport.resolve(self.speed.resolve())?,
-            access: BTreeMap::new(),
+            ..TransferSpec::new(Operation::Move, sources, destination)
         };
         Ok(CopyFlags {
             spec,

@@ -5,7 +5,7 @@
 
 use clap::{ArgMatches, Args};
 use haul_core::entry::MetaMask;
-use haul_core::job::{Links, ModeChange};
+use haul_core::job::ModeChange;
 use haul_core::spec::{Attributes, Owner, Principal};
 
 use super::{Environment, Refusal, in_order};
@@ -199,14 +199,9 @@ const SWITCHES: [(&str, What, bool); 21] = [
     ("no_links", What::Links, false),
 ];
 
-/// Attributes `keep` and symlinks, nothing else.
-pub fn only(keep: MetaMask) -> Attributes {
-    Attributes { keep, links: Links::default(), sparse: false, chmod: Vec::new(), owner: None, numeric_ids: false }
-}
-
 /// What `-a` preserves.
 pub fn all() -> Attributes {
-    let mut all = only(MetaMask::NONE);
+    let mut all = Attributes::only(MetaMask::NONE);
     switch(&mut all, What::All, true);
     all
 }

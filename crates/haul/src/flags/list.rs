@@ -1,5 +1,6 @@
 //! ls, du, tree and cat: looking, not touching.
 
+use haul_run::location::Location;
 use haul_ssh::ssh;
 use std::ffi::OsString;
 
@@ -10,7 +11,6 @@ use super::connect::{AskArgs, Connect};
 use super::select::SelectArgs;
 use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
-use crate::location::Location;
 use haul_core::spec::Selection;
 use haul_s3::flags as objects;
 

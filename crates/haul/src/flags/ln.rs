@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use super::change::refuse_stdio;
 use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, location, locations};
-use crate::location::{Location, Scheme};
+use haul_run::location::{Location, Scheme};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LnFlags {

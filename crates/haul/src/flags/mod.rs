@@ -7,18 +7,18 @@
 //! argv -> clap (spelling, numbers) -> hints (a value after an option that takes none) -> resolve (order, contradictions) -> Command
 //! ```
 
-use crate::location;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use haul_core::place::url::without_password;
+use haul_run::location;
+use haul_run::location::Location;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::exit::Exit;
-use crate::location::Location;
 
 pub mod batch;
 mod before;

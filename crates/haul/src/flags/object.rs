@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
+use haul_run::location::Location;
 use haul_s3::flags as objects;
 
 use super::bucket::{is_object, versioned};
 use super::connect::{AskArgs, Connect};
 use super::{Environment, Refusal, locations};
-use crate::location::Location;
 
 /// What is done to each of the objects.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! doctor, demo, completions, man, help.
 
-use crate::location;
 use haul_core::place::provider::Provider as _;
 use haul_ftp::FtpProvider;
+use haul_run::location;
+use haul_run::location::Location;
 use haul_ssh::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,7 +14,6 @@ use clap_complete::Shell;
 
 use super::Refusal;
 use super::connect::{AskArgs, Connect};
-use crate::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorFlags {

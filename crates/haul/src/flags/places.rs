@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 use haul_core::spec::Operation;
+use haul_run::location::{Location, Scheme, operand};
 
 use super::{Environment, Refusal, location, locations};
-use crate::location::{Location, Scheme, operand};
 
 #[derive(Args)]
 pub struct PlacesArgs {

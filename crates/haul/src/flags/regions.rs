@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::connect::Connect;
-use crate::location::Location;
+use haul_run::location::Location;
 
 #[derive(Args)]
 #[command(next_help_heading = "Object stores (s3://; no effect on other addresses)")]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 use haul_core::job::ModeChange;
+use haul_run::location::Location;
 
 use super::change::refuse_stdio;
 use super::connect::{AskArgs, Connect};
@@ -11,7 +12,6 @@ use haul_core::spec::{Owner, Principal};
 
 use super::keep::{parse_chown, parse_group};
 use super::{Environment, Refusal, locations};
-use crate::location::Location;
 use crate::units;
 
 /// What is to be set.

@@ -9,10 +9,10 @@ use clap::{Args, ValueEnum, ValueHint};
 use haul_core::place::Scheme;
 use haul_core::place::url::without_password;
 use haul_core::spec::Selection;
+use haul_run::location::Location;
 
 use super::connect::Connect;
 use super::{Command, Environment, Parsed, Refusal, parse};
-use crate::location::Location;
 use crate::units::{self, Rate};
 
 /// A script to be written.

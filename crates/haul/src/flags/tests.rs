@@ -110,12 +110,12 @@ fn the_spec_of_a_command_line_survives_its_text() {
         let flags = copy(line);
         let at = Path::new("/home/me");
         let written = TransferSpec { access: flags.connect.record(at), ..flags.spec }.to_text(at);
-        let read = crate::transfer::recorded(&written).unwrap_or_else(|e| panic!("{line}: {}", e.reason()));
+        let read = crate::flags::CopyFlags::of_record(&written).unwrap_or_else(|e| panic!("{line}: {}", e.reason()));
         let again = TransferSpec { access: read.connect.record(at), ..read.spec.clone() }.to_text(Path::new("/elsewhere"));
         assert_eq!(written, again, "{line}");
         assert!(read.spec.sources.iter().chain([&read.spec.destination]).all(|place| place.is_remote() || place.path.starts_with(b"/")));
     }
-    let read = crate::transfer::recorded(&{
+    let read = crate::flags::CopyFlags::of_record(&{
         let flags = copy("cp --identity k --ssh-config c a h:b");
         TransferSpec { access: flags.connect.record(Path::new("/home/me")), ..flags.spec }.to_text(Path::new("/home/me"))
     });

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use haul_core::hash::xxh128;
 use haul_core::place::Scheme;
+use haul_run::location::Location;
 use serde::{Deserialize, Serialize};
-
-use crate::location::Location;
 
 /// What a rank tells the first one of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +76,7 @@ pub fn look(sources: &[Location], destination: Option<&Location>) -> Vec<Seen> {
     if let Some(path) = destination.and_then(|destination| local(std::slice::from_ref(destination)).next()) {
         let found = of(&path, false);
         let parent = path.parent().filter(|_| found.kind == Kind::Nothing);
-        let parent = parent.map(|parent| of(&crate::open::path_of(parent.as_os_str().as_encoded_bytes()), false));
+        let parent = parent.map(|parent| of(&haul_run::open::path_of(parent.as_os_str().as_encoded_bytes()), false));
         seen.push(found);
         seen.extend(parent);
     }
@@ -86,7 +85,7 @@ pub fn look(sources: &[Location], destination: Option<&Location>) -> Vec<Seen> {
 
 /// The paths of local places.
 pub fn local(places: &[Location]) -> impl Iterator<Item = PathBuf> + '_ {
-    places.iter().filter(|place| place.scheme == Scheme::LOCAL).map(|place| crate::open::path_of(&place.path))
+    places.iter().filter(|place| place.scheme == Scheme::LOCAL).map(|place| haul_run::open::path_of(&place.path))
 }
 
 fn of(path: &Path, is_source: bool) -> Seen {

@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::spec::{FilterRule, Input, Selection};
 use haul_core::team::{Team, Transport};
+use haul_run::allocation::tasks;
+use haul_run::location::Location;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::allocation::tasks;
 use crate::flags::{Command, Invocation};
-use crate::location::Location;
 
 use lines::Lines;
 use meeting::{Hello, SHARED, short};

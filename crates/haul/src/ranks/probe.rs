@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use haul_core::hash::xxh128;
+use haul_run::open::path_of;
 use serde::{Deserialize, Serialize};
-
-use crate::open::path_of;
 
 /// A file that another node has made may take a moment to show.
 const LOOKS: u32 = 5;

@@ -8,7 +8,7 @@ use super::meeting;
 use super::probe::{Made, Probe};
 use super::sample::{Facts, Sampled, Sampler};
 use crate::flags::Command;
-use crate::location::Location;
+use haul_run::location::Location;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::meeting::Kind;
-use crate::open::path_of;
+use haul_run::open::path_of;
 
 /// Entries of one place, and of one directory in it; places.
 const ENTRIES: usize = 32;

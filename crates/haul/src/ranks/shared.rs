@@ -6,13 +6,13 @@ use haul_core::error::{ErrorKind, Result};
 use haul_core::pool::{Session, Stage};
 use haul_core::team::wire::{Cursor, put_bytes};
 use haul_core::varint;
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
+use haul_run::open::Argument;
 
 use super::Ranks;
 use crate::exit::Exit;
 use crate::flags::connect::Connect;
-use crate::hosts::Hosts;
-use crate::location::Location;
-use crate::open::Argument;
 use crate::out;
 
 /// Bytes of one message with results.
@@ -91,7 +91,7 @@ pub fn run(
         session.close();
         return exit;
     }
-    let hosts = Hosts::new(connect);
+    let hosts = Hosts::new(connect).printing(out::say);
     let mut exit = Exit::Success;
     let ended = loop {
         let (stage, words) = match session.next() {

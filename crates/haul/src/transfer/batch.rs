@@ -5,13 +5,11 @@ use std::time::SystemTime;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::Job;
 use haul_core::report::{Ending, Report};
+use haul_run::allocation::{self, Allocation, System, command};
+use haul_run::run::{JournalChoice, Ran};
 
-use crate::allocation::{self, Allocation, System, command};
-use crate::flags::copy::JournalChoice;
 use crate::flags::run::BatchChoice;
 use crate::{out, units};
-
-use super::run::Ran;
 
 /// The job of a batch system round a run, if any.
 pub struct Batch {

@@ -4,10 +4,10 @@ use haul_core::entry::show;
 use haul_core::job::{Job, Mode};
 use haul_core::place::Scheme;
 use haul_core::spec::{Operation, TransferSpec};
+use haul_run::plan::{Plan, absolute};
 
-use super::places::absolute;
-use crate::hosts::Hosts;
-use crate::location::Location;
+use haul_core::place::Location;
+
 use crate::units;
 
 /// The address as a person would look for it: a local path in full.
@@ -18,8 +18,9 @@ fn shown(location: &Location, stdio: &str) -> String {
     if location.is_remote() { location.to_string() } else { show(&absolute(&location.path)) }
 }
 
-/// With how the data go. `distrusted`: devices and setuid bits are left out.
-pub fn sentence(spec: &TransferSpec, job: &Job, hosts: &Hosts, distrusted: bool) -> String {
+/// With how the data go.
+pub fn sentence(spec: &TransferSpec, plan: &Plan) -> String {
+    let Plan { job, hosts, distrusted, .. } = plan;
     let (verb, joint) = match spec.operation {
         Operation::Move => ("moves", "to"),
         Operation::Sync => ("syncs", "to"),
@@ -56,7 +57,7 @@ pub fn sentence(spec: &TransferSpec, job: &Job, hosts: &Hosts, distrusted: bool)
     if let Some(lost) = lost(job) {
         sentence.push_str(&format!(", without {lost}"));
     }
-    if distrusted && job.links.specials {
+    if *distrusted && job.links.specials {
         sentence.push_str(", without devices and setuid bits (--trust-metadata)");
     }
     let data_path = if job.mode == Mode::Check { "" } else { hosts.data_path(&spec.sources, &spec.destination) };

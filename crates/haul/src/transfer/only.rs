@@ -14,11 +14,12 @@ use haul_core::plan::Policy;
 use haul_core::spec::{Safety, TransferSpec};
 use haul_core::store::Empty;
 use haul_core::tune::{Fixed, Limits};
+use haul_run::location::Location;
+use haul_run::plan::{self, RunMode};
 
-use super::resolve::{RunMode, resolve};
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
-use crate::location::Location;
+
 use crate::{command, out, units};
 
 pub fn list(flags: &CopyFlags, global: &Global) -> Exit {
@@ -36,8 +37,8 @@ fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         safety: Safety::default(),
         ..flags.spec.clone()
     };
-    let conduct = RunMode { dry: true, ..RunMode::default() };
-    let mut prepared = resolve(&nowhere, conduct, &flags.connect, global)?;
+    let mode = RunMode { dry: true, ..super::mode(global, None) };
+    let mut prepared = plan::open(&nowhere, &mode, &flags.connect)?;
     prepared.job.target = Arc::new(Empty::default());
     prepared.job.rename = None;
     prepared.missing.iter().for_each(out::failure);

@@ -1,36 +1,33 @@
-//! One run of the engine with everything round it: display, journal, signals, tuner.
+//! A run as the terminal shows it: display, log, lists of names, signals.
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use haul_core::cancel::{Cancel, Stop};
-use haul_core::engine::{self, Setup};
-use haul_core::entry::{Kind, MetaMask};
-use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::event::{Action, Event, Observer, Warning};
-use haul_core::job::{Job, Mode};
-use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
-use haul_core::report::{Ending, Report};
+use haul_core::error::Result;
+use haul_core::event::Action;
+use haul_core::job::Mode;
+use haul_core::report::Report;
 use haul_core::rlimit;
-use haul_core::verdict::Ends;
-use haul_local::{trusted, without_mask};
+use haul_local::trusted;
+use haul_run::plan::Plan;
+use haul_run::run::{Begun, Ended, JournalChoice, JournalUse, Ran, Rank, Run};
 use rustix::fs::OFlags;
 
 use crate::exit::Exit;
 use crate::figures::Figures;
 use crate::flags::Global;
-use crate::flags::copy::{CopyOutput, JournalChoice};
+use crate::flags::copy::CopyOutput;
 use crate::flags::global::Progress;
 use crate::ranks::Ranks;
 use crate::ranks::lines::Print;
 use crate::render::{self, Renderer};
 use crate::signals;
-use crate::transfer::workers;
 
 /// What a command says of its output.
 pub struct RenderChoice<'a> {
@@ -46,22 +43,6 @@ pub struct RenderChoice<'a> {
     /// Text must not go there.
     pub data_on_stdout: bool,
     pub ranks: Option<&'a Ranks>,
-}
-
-#[derive(Default)]
-pub struct JournalUse {
-    pub choice: JournalChoice,
-    /// The text of the transfer's spec.
-    pub spec: String,
-    /// A dry run and a check keep none.
-    pub kept: bool,
-}
-
-/// What a run was.
-pub struct Ran {
-    pub report: Report,
-    /// A journal of it is there, for the next run to resume.
-    pub kept: bool,
 }
 
 pub struct Session<'a> {
@@ -158,137 +139,48 @@ impl<'a> Session<'a> {
         if self.renderer.has_lost_output() { exit.or_worse(Exit::Io) } else { exit }
     }
 
-    /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
-    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Ran> {
-        let cancel = Cancel::default();
-        let show_progress = Arc::new(AtomicBool::new(false));
+    /// Runs what was planned; without `usage` no journal is kept.
+    pub fn run(&self, plan: Plan, sentence: String, usage: Option<JournalUse>) -> Result<Ran> {
+        let (cancel, show_progress) = (Cancel::default(), Arc::new(AtomicBool::new(false)));
         let _listening = listen(cancel.clone(), show_progress.clone(), self.renderer.clone())?;
-        let kept = if usage.kept { self.journal(identity, &usage, &cancel)? } else { None };
-        let (directory, journal, past) = match kept {
-            Some((directory, journal, past)) => (directory.map(Arc::new), journal, past),
-            None => (None, Journal::none(), Past::default()),
+        let (sources, target) = (plan.identity.sources.clone(), plan.identity.target.clone());
+        let begun = move |begun: Begun| {
+            self.renderer.begin(render::Run {
+                job: begun.job,
+                sources: sources.clone(),
+                destination: Some(target.clone()),
+                stops: begun.deadline,
+                network: begun.network,
+                starts_over: begun.starts_over,
+            });
         };
-        // The engine counts from its own beginning, which --wait may have put off for days.
-        job.deadline = job.deadline.map(|deadline| deadline.saturating_sub(self.opened.elapsed()));
-        if let Some(ranks) = self.ranks.filter(|ranks| ranks.leads()) {
-            ranks.go(directory.is_some())?;
-        }
-        let journal = with_test_hook(journal);
-        let streams = job.roots.iter().any(|root| root.store.caps().streams);
-        self.renderer.begin(render::Run {
-            job: directory.as_ref().map(|directory| directory.id()),
-            sources: identity.sources.clone(),
-            destination: Some(identity.target.clone()),
-            stops: job.deadline,
-            network: job.target.caps().remote || job.roots.iter().any(|root| root.store.caps().remote),
-            starts_over: streams,
-        });
-        let processors = crate::allocation::processors();
-        let tuner = workers::tuner(&job, processors);
-        let mut sentence = sentence.to_string();
-        if !past.is_empty() && !streams {
-            sentence.push_str(if usage.choice.restart { ", starting over" } else { ", resuming an earlier run" });
-        }
-        let taken: Arc<Mutex<Option<Error>>> = Arc::default();
-        let (beat, noted, stop) = (directory.clone(), taken.clone(), cancel.clone());
-        let heartbeat: Box<dyn FnMut() + Send> = Box::new(move || {
-            // Another node has taken this run for dead: from here on the job is that one's.
-            if let Some(Err(e)) = beat.as_ref().map(|directory| directory.heartbeat(SystemTime::now())) {
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
-                stop.set(Stop::Failure);
-            }
-        });
-        job.progress = Duration::from_secs(30);
-        let followed = self.ranks.filter(|ranks| usage.kept && !ranks.leads()).and_then(|_| self.state_root());
-        let state = directory.as_ref().and_then(|directory| directory.path().ancestors().nth(2)).map(Path::to_path_buf);
-        job.state = state.or(followed).and_then(|state| {
-            let facts = std::fs::metadata(state).ok()?;
-            Some((std::os::unix::fs::MetadataExt::dev(&facts), std::os::unix::fs::MetadataExt::ino(&facts)))
-        });
-        let spill = directory.as_ref().map_or_else(std::env::temp_dir, |d| d.path().to_path_buf());
-        let had_missing = missing.len() as u64;
-        let observer: Arc<dyn Observer> =
-            if missing.is_empty() { self.renderer.clone() } else { Arc::new(WithMissing { inner: self.renderer.clone(), missing }) };
-        let dry = job.dry;
-        let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
-        let fixed = job.workers.is_some();
-        let setup = Setup {
-            observer,
-            journal,
-            past,
+        let ended = |ended: &Ended<'_>| {
+            self.renderer.leave();
+            let processors = ended.report.processors(ended.processors);
+            Figures::of(ended.report, ended.ends, (processors, ended.fixed_workers), SystemTime::now()).text()
+        };
+        let go = |journal| self.ranks.map_or(Ok(()), |ranks| ranks.go(journal));
+        plan.execute(Run {
+            observer: self.renderer.clone(),
+            begun: &begun,
+            ended: &ended,
             cancel,
-            tuner,
-            most_workers: job.workers.unwrap_or(workers::MOST),
-            processors,
-            spill,
-            heartbeat,
-            sentence,
             show_progress,
-            team: self.ranks.map(Ranks::team),
-        };
-        // Modes are the source's, exactly; directories on the way to the destination are made by now.
-        let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup))? } else { engine::run(job, setup) };
-        report.failed += had_missing;
-        if had_missing > 0 {
-            report.failed_kinds.push(ErrorKind::NotFound);
-        }
-        self.renderer.leave();
-        let kept = directory.is_some();
-        if let Some(directory) = directory.and_then(Arc::into_inner) {
-            let complete = report.ending == Ending::Complete && report.failed == 0;
-            let figures = Figures::of(&report, &ends, (report.processors(processors), fixed), SystemTime::now());
-            // For `haul why` only: a run is no worse without them.
-            let _noted = directory.note(&figures.text());
-            if !complete || dry {
-                directory.keep();
-            } else if let Err(e) = directory.finish(&record(&report)) {
-                // All is copied; the next run finds that out by itself.
-                self.renderer.on(&Event::Warned(&Warning::Note(e.to_string())));
-            }
-        }
-        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.map_or(Ok(Ran { report, kept }), Err)
+            sentence,
+            journal: usage,
+            opened: self.opened,
+            rank: self.ranks.map(|ranks| Rank { team: ranks.team(), number: ranks.rank(), go: &go }),
+        })
     }
 
-    fn state_root(&self) -> Option<PathBuf> {
-        self.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)))
-    }
-
-    /// The job's journal. A state directory that cannot be had is a warning: the copy matters more.
-    fn journal(&self, identity: &Identity, usage: &JournalUse, cancel: &Cancel) -> Result<Option<(Option<JobDir>, Journal, Past)>> {
-        let without = |reason: String| {
-            self.renderer.on(&Event::Warned(&Warning::NoJournal(reason)));
-            Ok(None)
-        };
-        let Some(root) = self.state_root() else { return without("neither HAUL_STATE_DIR, XDG_STATE_HOME nor HOME is set".into()) };
-        let state = match State::open(root) {
-            Ok(state) => state,
-            Err(e) => return without(e.to_string()),
-        };
-        if let Some(ranks) = self.ranks.filter(|ranks| !ranks.leads()) {
-            let (journal, past) = state.join(identity, ranks.rank(), usage.choice.restart)?;
-            return Ok(Some((None, journal, past)));
-        }
-        let wait = usage.choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
-        let directory = std::env::current_dir().ok().map(|directory| directory.into_os_string().into_vec());
-        let begin = Begin {
-            command: command_from_anywhere(directory.as_deref(), &self.argv),
-            directory,
+    /// The journal of this command.
+    pub fn journal(&self, choice: JournalChoice, spec: String) -> JournalUse {
+        JournalUse {
+            choice,
+            state_dir: self.state_dir.clone(),
+            spec,
             arguments: self.argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
-            spec: usage.spec.clone(),
-            restart: usage.choice.restart,
-            wait,
-            cancel: cancel.clone(),
-        };
-        let directory = match state.begin(identity, begin) {
-            Ok(directory) => directory,
-            Err(e) if matches!(e.kind(), ErrorKind::Busy | ErrorKind::Cancelled) => return Err(e),
-            Err(e) => return without(e.to_string()),
-        };
-        match directory.journal() {
-            Ok((journal, past)) => Ok(Some((Some(directory), journal, past))),
-            // It may name files that are torn: going on without it would take them for whole.
-            Err(e) => Err(e),
+            command: command_from_anywhere(&self.argv),
         }
     }
 }
@@ -303,75 +195,12 @@ fn folds() -> Option<render::Fold> {
 }
 
 /// The command line as `haul jobs` shows it: its names are relative to the directory in which it was given.
-fn command_from_anywhere(directory: Option<&[u8]>, argv: &[OsString]) -> String {
+fn command_from_anywhere(argv: &[OsString]) -> String {
     let command = render::command_line(argv.iter().map(|a| a.as_bytes()));
-    match directory {
-        Some(directory) => format!("cd {} && {command}", render::command_line(std::iter::once(directory))),
-        None => command,
+    match std::env::current_dir() {
+        Ok(directory) => format!("cd {} && {command}", render::command_line(std::iter::once(directory.as_os_str().as_bytes()))),
+        Err(_) => command,
     }
-}
-
-/// Counts the sources that were not there into the last report that is shown.
-struct WithMissing {
-    inner: Arc<Renderer>,
-    missing: Vec<Error>,
-}
-
-impl Observer for WithMissing {
-    fn on(&self, event: &Event<'_>) {
-        match event {
-            Event::Finished(report) => {
-                let mut whole = (*report).clone();
-                for e in &self.missing {
-                    whole.fail(e);
-                }
-                self.inner.on(&Event::Finished(&whole));
-            }
-            Event::Started { .. } => {
-                self.inner.on(event);
-                for error in &self.missing {
-                    self.inner.on(&Event::Failed { error, kind: Kind::Unknown });
-                }
-            }
-            other => self.inner.on(other),
-        }
-    }
-
-    fn flush(&self, most: Duration) {
-        self.inner.flush(most);
-    }
-
-    fn wants(&self, action: haul_core::event::Action) -> bool {
-        self.inner.wants(action)
-    }
-
-    fn names(&self) -> fn(haul_core::hint::Choice) -> &'static str {
-        self.inner.names()
-    }
-}
-
-/// What is left of a finished job.
-fn record(report: &Report) -> String {
-    format!(
-        "files {}\nbytes {}\nkept {}\ndeleted {}\nseconds {:.3}\nlimited by {}\n",
-        report.made.files,
-        report.bytes,
-        report.kept.total(),
-        report.deleted.total(),
-        report.elapsed.as_secs_f64(),
-        report.limited_by
-    )
-}
-
-/// For the tests of resume: `HAUL_TEST_KILL_AT_RECORD=K` ends the program as kill -9 would, right after the K-th
-/// record of this run's journal.
-fn with_test_hook(journal: Journal) -> Journal {
-    let Some(at) = std::env::var("HAUL_TEST_KILL_AT_RECORD").ok().and_then(|k| k.parse::<u64>().ok()) else { return journal };
-    journal.with_hook(Box::new(move |n| {
-        if n == at {
-            let _gone = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        }
-    }))
 }
 
 /// Signals are heard while this lives: not by a run that has ended, where others follow in the same process.

@@ -1,6 +1,8 @@
 //! `haul bench compare`.
 
 use haul_core::place::provider::Provider as _;
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
 use haul_ssh::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -19,8 +21,6 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
 use crate::flags::connect::Connect;
-use crate::hosts::Hosts;
-use crate::location::Location;
 use crate::out;
 
 /// The default of --threads, at least and at most.
@@ -67,7 +67,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let group = comparison::listen(&cancel);
     let keeping = Keeping::of(flags, global);
     let connect = &flags.connect;
-    let hosts = Hosts::new(connect);
+    let hosts = Hosts::new(connect).printing(out::say);
     let from = Origin::open(source, &hosts)?;
     keeping.apart(&from, flags)?;
     let target = Target::open(destination, &hosts, &from, &prefix(&keeping.header))?;

@@ -10,6 +10,7 @@ use haul_bench::data::{self, How, Made, Plan, Spec, Tally, Totals, Verified};
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::entry::show;
 use haul_core::{Error, ErrorKind, Result};
+use haul_run::open;
 use serde_json::{Value, json};
 
 use super::runs;
@@ -19,7 +20,7 @@ use crate::flags::bench::DataFlags;
 use crate::flags::bench::data::Wanted;
 use crate::flags::global::Progress;
 use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless, things};
-use crate::{open, out, units};
+use crate::{out, units};
 
 /// Between two pictures on a terminal.
 const FRAME: Duration = Duration::from_millis(200);

@@ -9,6 +9,7 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_ftp::{Files, FtpHost};
+use haul_run::hosts::Hosts;
 use haul_ssh::ssh::{Flags, Route, SshHost};
 
 use super::runs::{self, now};
@@ -16,7 +17,6 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::NetFlags;
 use crate::flags::connect::Connect;
-use crate::hosts::Hosts;
 use crate::render::things;
 use crate::{out, units};
 
@@ -33,7 +33,7 @@ pub fn run(flags: &NetFlags, global: &Global) -> Exit {
 }
 
 fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).printing(out::say);
     let host = hosts.reach(&flags.host)?;
     let files = if flags.host.path.is_empty() { None } else { Some(Files::new(host.path(&flags.host))) };
     let by_ssh = SshHost::of(&*host);

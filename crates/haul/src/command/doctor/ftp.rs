@@ -5,10 +5,10 @@ use std::time::Instant;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_ftp::FtpHost;
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
 
 use super::facts::{Facts, Ftp, Home, Login, Sessions};
-use crate::hosts::Hosts;
-use crate::location::Location;
 
 pub fn examine(hosts: &Hosts, location: &Location, facts: &mut Facts) -> Result<()> {
     facts.host = show(location.authority().as_bytes());

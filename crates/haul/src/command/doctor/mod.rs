@@ -13,6 +13,8 @@ mod show;
 
 use haul_core::place::provider::Provider as _;
 use haul_ftp::FtpProvider;
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
 use haul_ssh::ssh::{Flags, Reach, is_sftp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,8 +32,6 @@ use haul_ssh::ssh::{Entered, Login, Whose};
 use crate::exit::Exit;
 use crate::flags::connect::Connect;
 use crate::flags::{DoctorFlags, Global};
-use crate::hosts::Hosts;
-use crate::location::Location;
 use crate::out;
 use crate::render::JSON_VERSION;
 use facts::{Clock, Connection, Data, Direction, Document, Facts, Failure, Haul, Home, Sessions, Sftp, System};
@@ -47,7 +47,7 @@ const ROUNDS: usize = 9;
 
 pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
     let idle_timeout = flags.connect.idle_timeout.unwrap_or(WHOLE);
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(Some(idle_timeout));
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).printing(out::say).patient(Some(idle_timeout));
     let mut exits = Vec::new();
     let mut all = Vec::new();
     for location in &flags.hosts {

@@ -1,7 +1,10 @@
 //! `haul jobs clean`: forgets jobs and removes their unfinished files.
 
-use crate::location;
 use haul_core::place::OpenOptions;
+use haul_run::hosts::Hosts;
+use haul_run::location;
+use haul_run::location::Location;
+use haul_run::open;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,10 +18,8 @@ use haul_local::{Local, Options};
 use super::json::Cleaned;
 use super::{Report, View, digits, find, from};
 use crate::flags::connect::Connect;
-use crate::hosts::Hosts;
-use crate::location::Location;
 use crate::render::things;
-use crate::{open, units};
+use crate::{out, units};
 
 /// What is to be cleaned, and how its destinations are reached.
 pub struct Means<'a> {
@@ -97,7 +98,7 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -
 
 /// On another machine, or in a bucket.
 fn abandon_there(location: &Location, reached: &str, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -> Result<()> {
-    let hosts = Hosts::new(connect);
+    let hosts = Hosts::new(connect).printing(out::say);
     let host = hosts.reach(location)?;
     let path = host.path(location);
     if !reached.is_empty() {

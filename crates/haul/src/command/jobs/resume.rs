@@ -9,10 +9,11 @@ use std::time::SystemTime;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, State};
+use haul_run::open;
 
 use super::{command, find};
 use crate::flags::Global;
-use crate::{open, out};
+use crate::out;
 
 /// Becomes the recorded command in its directory; returns only if that failed.
 pub fn resume(state: &State, id: &str, global: &Global) -> Result<()> {

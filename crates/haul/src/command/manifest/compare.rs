@@ -19,10 +19,10 @@ use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
 use haul_core::team::counts::{put_error, take_error};
 use haul_core::team::wire::{Cursor, put_bytes};
 use haul_core::{Error, ErrorKind, Result, varint};
+use haul_run::open;
 
 use super::line::{Format, Line, Lines, below};
 use crate::command::sum::{Reading, digest};
-use crate::open;
 use crate::ranks::shared::{Outbox, Shared};
 use crate::render::json::Checks;
 

@@ -17,6 +17,8 @@ use haul_core::job::Mode;
 use haul_core::meter::Meter;
 use haul_core::pool::Session;
 use haul_core::spec::Input;
+use haul_run::hosts::Hosts;
+use haul_run::open::{self, Argument};
 
 use compare::{Found, Reports, Tree};
 use line::below;
@@ -25,8 +27,6 @@ pub use line::{Format, Line, head};
 use super::sum::Reading;
 use crate::exit::Exit;
 use crate::flags::{CheckFlags, Global};
-use crate::hosts::Hosts;
-use crate::open::{self, Argument};
 use crate::out;
 use crate::ranks::shared::{self, Shared};
 use crate::ranks::{self, Ranks};
@@ -57,7 +57,7 @@ fn compared(flags: &CheckFlags, input: &Input, reading: Reading<'_>, global: &Gl
             (Box::new(io::BufReader::new(file)), path.as_os_str().as_bytes())
         }
     };
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::new(&flags.connect).printing(out::say);
     let asked = Argument::new(&flags.spec.destination, &hosts);
     let opened = open::argument(&asked)?;
     let reporter = Reporter {

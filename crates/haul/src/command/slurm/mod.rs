@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_run::allocation::command;
+use haul_run::hosts::Hosts;
+use haul_run::open::Argument;
+use haul_run::{open, plan};
 
 use super::du;
-use crate::allocation::command;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::slurm::{Batch, SlurmFlags, Subject};
-use crate::hosts::Hosts;
-use crate::open::Argument;
-use crate::{open, out, transfer};
+use crate::out;
 
 use estimate::{Size, Stopped};
 use script::Script;
@@ -117,10 +118,10 @@ fn size(flags: &SlurmFlags) -> Result<Size> {
 }
 
 fn count(Subject { sources, selection, connect }: &Subject, most: Duration) -> Result<du::Sum> {
-    let filter = transfer::filter(selection)?;
+    let filter = plan::filter(&selection.filters, false)?;
     let chosen = du::Chosen { filter: &filter, bounds: selection.bounds, one_file_system: selection.one_file_system };
     let how = du::How { depth: 0, chosen, versions: false, threads: open::processors() };
-    let hosts = Hosts::new(connect);
+    let hosts = Hosts::new(connect).printing(out::say);
     let cancel = Cancel::default();
     let (stop, (done, waits)) = (cancel.clone(), std::sync::mpsc::channel::<()>());
     let bound = std::thread::spawn(move || {

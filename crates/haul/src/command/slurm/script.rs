@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::estimate::{Limit, pbs_time, slurm_time};
-use crate::allocation;
 use crate::flags::slurm::{Batch, JobOperation, Resources};
+use haul_run::allocation;
 
 /// All that a script has.
 pub struct Script<'a> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use haul_bench::comparison::Caches;
+use haul_run::location::Location;
 
 use crate::flags::connect::{Connect, ConnectArgs};
 use crate::flags::{Environment, Refusal, location};
-use crate::location::Location;
 use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

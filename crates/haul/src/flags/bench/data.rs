@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use haul_bench::data::{Options, Shape, Spec};
+use haul_run::location::Scheme;
 
 use crate::flags::{Environment, Refusal, location};
-use crate::location::Scheme;
 use crate::units;
 
 /// What to make.
@@ -132,7 +132,7 @@ impl DataArgs {
         }
         Ok(DataFlags {
             wanted,
-            dir: crate::open::path_of(&place.to_bytes()),
+            dir: haul_run::open::path_of(&place.to_bytes()),
             options: Options {
                 seed: self.seed,
                 shape: Shape { flat: self.flat, per_dir: self.per_dir, depth: self.depth, width: self.width },

@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, ValueHint};
 use haul_bench::files::place::Manner;
 use haul_bench::files::{Count, Operation, Settings};
+use haul_run::location::Location;
 
 use crate::flags::connect::{Connect, ConnectArgs};
 use crate::flags::{Environment, Refusal, location};
-use crate::location::Location;
 use crate::units;
 
 /// The reference's files.

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 use haul_bench::net::{Direction, Plan};
+use haul_run::location::Location;
 
 use crate::flags::connect::{Connect, ConnectArgs};
 use crate::flags::other::{host_of, server_of};
 use crate::flags::{Environment, Refusal};
-use crate::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetFlags {

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use haul_bench::record::{self, Header, Kind};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_run::open;
 use serde_json::Value;
 
 use super::super::runs;
 use super::Origin;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
-use crate::open;
 
 /// The directory of a run, and the properties that a resumed run keeps.
 pub struct Keeping {

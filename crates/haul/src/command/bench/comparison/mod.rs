@@ -16,14 +16,14 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::url::without_password;
+use haul_run::location::{Location, Scheme};
+use haul_run::open;
 use serde_json::Value;
 
 use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
-use crate::location::{Location, Scheme};
-use crate::open;
 use crate::render::command_line;
 use crate::{out, units};
 

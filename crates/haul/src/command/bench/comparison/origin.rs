@@ -8,10 +8,9 @@ use haul_bench::comparison::Source;
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
-
-use crate::hosts::Hosts;
-use crate::location::{Location, Scheme};
-use crate::open::{self, Argument};
+use haul_run::hosts::Hosts;
+use haul_run::location::{Location, Scheme};
+use haul_run::open::{self, Argument};
 
 pub struct Origin {
     /// Absolute; of an object store's prefix with its slash.

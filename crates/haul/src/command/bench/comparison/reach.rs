@@ -1,5 +1,6 @@
 //! The connection flags for other programs: options of ssh and of haul, the endpoint of an object store.
 
+use haul_run::location::Location;
 use haul_ssh::ssh;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,6 @@ use std::path::Path;
 use haul_core::error::{Error, ErrorKind, Result};
 
 use crate::flags::connect::Connect;
-use crate::location::Location;
 
 /// ssh with the words that `--ssh` has for it.
 pub fn ssh(connect: &Connect) -> Vec<OsString> {

@@ -9,13 +9,14 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
+use haul_run::hosts::Hosts;
+use haul_run::location::Location;
+use haul_run::open::{self, Argument};
+use haul_run::scope;
 use haul_s3::{BucketHost, admin};
 
 use super::Origin;
-use crate::command::{files, rm, scope};
-use crate::hosts::Hosts;
-use crate::location::Location;
-use crate::open::{self, Argument};
+use crate::command::{files, rm};
 
 /// Names of a directory that is not empty that are shown.
 const SHOWN: usize = 3;

@@ -13,14 +13,15 @@ use haul_core::entry::{self, show as safe};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{OpenOptions, Role};
 use haul_core::store::Store;
+use haul_run::hosts::Hosts;
+use haul_run::open;
 use serde_json::json;
 
 use super::runs::{self, now};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
-use crate::hosts::Hosts;
-use crate::{open, out, units};
+use crate::{out, units};
 
 pub fn run(flags: &FilesFlags, global: &Global) -> Exit {
     measure(flags, global).unwrap_or_else(|e| out::error(&e))
@@ -63,7 +64,7 @@ fn made(flags: &FilesFlags, opened: Option<Arc<dyn Store>>) -> Result<Arc<dyn Pl
 
 fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     flags.settings.check()?;
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).printing(out::say);
     let opened = opened(flags, &hosts)?;
     // Before anything is made at the place: whether the samples can be kept is known now.
     let mut run = begin(&runs::directory(flags.out.as_deref(), global, Kind::Files), flags)?;

@@ -9,10 +9,8 @@ use std::path::Path;
 use haul_core::error::{Error, Result};
 use rustix::io::FdFlags;
 
-use crate::out;
-
+pub use crate::registry::{parse, schemes};
 pub use haul_core::place::{Location, Scheme};
-pub use haul_run::registry::{parse, schemes};
 
 /// The descriptor that a local path names: `/dev/stdin`, `/dev/fd/3`, `/proc/self/fd/3`, however it is written.
 fn descriptor(path: &[u8]) -> Option<RawFd> {
@@ -57,7 +55,7 @@ pub fn descriptor_of(location: &Location, usual: RawFd) -> RawFd {
 /// # Errors
 /// `EBADF` also for those that the program has opened itself.
 pub fn inherited(number: RawFd) -> Result<OwnedFd> {
-    if number == 1 && out::is_closed() {
+    if number == 1 && crate::stream::is_closed() {
         return Err(Error::io(io::Error::from(rustix::io::Errno::BADF), "open standard output"));
     }
     // SAFETY: the number is only asked for its flags and duplicated; both fail if nothing is open there.

@@ -11,7 +11,7 @@ use haul_core::store::Store;
 use haul_ssh::ssh;
 
 use super::destination::device;
-use super::places::{EndpointRequest, Places};
+use super::endpoints::{EndpointRequest, Places};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open;

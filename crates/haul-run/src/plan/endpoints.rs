@@ -17,18 +17,18 @@ use haul_core::job::{Pick, Root};
 use haul_core::place::provider::Intent;
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store};
-use haul_run::stream::Input;
 use haul_s3::address::{path_beside, path_of_key};
 use haul_s3::inventory::Line;
 use haul_s3::{HIDDEN_MOST, Objects};
 
 use super::beside::Beside;
-use super::byte_sink::Outlet;
 use super::destination::{Destination, destination};
 use super::lists;
-use crate::command::scope::{self, Match, What, key_of, nothing};
 use crate::hosts::Hosts;
 use crate::location::{self, Location};
+use crate::outlet::Outlet;
+use crate::scope::{self, Match, What, key_of, nothing};
+use crate::stream::Input;
 use crate::{open, wild};
 
 /// Keys that can be no name are named up to so many.

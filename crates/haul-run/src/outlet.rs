@@ -14,14 +14,10 @@ use haul_core::place::Scheme;
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{Safety, TransferSpec};
 use haul_local::trusted;
-use haul_run::stream::Output;
 use rustix::fs::OFlags;
 
-use super::run_copy;
-use crate::exit::Exit;
-use crate::flags::{CopyFlags, Global};
-use crate::location;
-use crate::open;
+use crate::stream::Output;
+use crate::{location, open};
 
 /// A pipe that takes several files. Opened for each, its reader would see an end between two of them, and without a reader the next
 /// would wait for one.
@@ -77,8 +73,11 @@ impl Outlet {
         }
     }
 
-    /// What the spec asks for that cannot be had here.
-    fn check(&self, spec: &TransferSpec, json: bool) -> Result<()> {
+    /// Refuses what the spec asks for and cannot be had here. `json`: events go to standard output.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn check(&self, spec: &TransferSpec, json: bool) -> Result<()> {
         let refuse = |reason: &str, hint: &str| {
             let e = Error::new(ErrorKind::Usage, "copy to").at(&self.words()).because(reason.to_string());
             Err(e.hint(hint.to_string()))
@@ -102,21 +101,16 @@ impl Outlet {
         Ok(())
     }
 
-    /// Sources follow one another, each in a run of its own, until one fails.
-    pub fn copy(&self, flags: &CopyFlags, global: &Global) -> Result<Exit> {
-        self.check(&flags.spec, global.json)?;
-        if flags.spec.sources.len() > 1 && !flags.dry && self.is_pipe() {
+    /// Keeps a pipe open until the program ends: its reader sees one stream of what several runs write.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn hold(&self) -> Result<()> {
+        if self.is_pipe() {
             let held = self.writer()?;
             *lock(&HELD) = Some(held);
         }
-        for source in &flags.spec.sources {
-            let spec = TransferSpec { sources: vec![source.clone()], ..flags.spec.clone() };
-            let exit = run_copy(&CopyFlags { spec, ..flags.clone() }, global, None)?;
-            if exit != Exit::Success {
-                return Ok(exit);
-            }
-        }
-        Ok(Exit::Success)
+        Ok(())
     }
 }
 

@@ -1,26 +1,36 @@
 //! From a spec to a job: opens the places, and refuses what must not be.
+//!
+//! ```text
+//! TransferSpec -> endpoints (stores, what of them, the slash rule) -> guard (same, inside) -> Job
+//! ```
+
+mod beside;
+mod destination;
+mod endpoints;
+mod guard;
+mod link_dest;
+mod lists;
+mod record;
 
 use std::cell::Cell;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::xxh128;
 use haul_core::job::{Bounds, Job, Links, Mode, Pick};
-use haul_core::journal::{State, default_root};
+use haul_core::journal::{Identity, State, default_root};
 use haul_core::place::provider::Access;
 use haul_core::place::{OpenOptions, Scheme};
 use haul_core::plan::{Compare, Policy};
 use haul_core::spec::{FilterRule, Operation, Selection, TransferSpec};
 use haul_core::store::{Runs, Store, WriteStyle};
 
-use super::byte_sink::{self, Outlet};
-use super::{destination, guard, headline, link_dest, lists, places};
-use crate::flags::Global;
 use crate::hosts::Hosts;
 use crate::location::Location;
+use crate::outlet::{self, Outlet};
 use crate::owners;
 
 /// Chunks of a large file: what a kill loses at the most, a worker; and the kernel's copy call takes no more at once.
@@ -34,8 +44,12 @@ const ONE_PART: u64 = 16 << 20;
 /// Parts of an object where nobody knows how many there will be: 10,000 of them are 305 GiB.
 const STREAM_PART: u64 = 32 << 20;
 
+pub use endpoints::absolute;
+pub use lists::{addresses, filter};
+pub use record::{recorded, text};
+
 /// How this run does what the spec says.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RunMode {
     /// Show what would be done.
     pub dry: bool,
@@ -47,13 +61,22 @@ pub struct RunMode {
     pub together: bool,
     /// For a rank that follows another, which alone reads lists of names.
     pub follows: bool,
+    /// `-t` was given, which means something else to cp(1).
+    pub gives_t: bool,
+    /// `None`: that of this user, see [`default_root`].
+    pub state_dir: Option<PathBuf>,
+    /// The file mode creation mask for new directories and files; `None`: that of the process.
+    pub umask: Option<u32>,
+    /// Prints a line for the user about a host.
+    pub print: Option<fn(&str)>,
 }
 
 /// What is to be run, and what of the spec cannot be.
-pub struct Prepared {
+pub struct Plan {
     pub job: Job,
-    /// The first line of the output.
-    pub sentence: String,
+    pub identity: Identity,
+    /// Devices and setuid bits are left out: a source may be another user's.
+    pub distrusted: bool,
     /// Sources that do not exist.
     pub missing: Vec<Error>,
     /// What the user should know first.
@@ -65,11 +88,11 @@ pub struct Prepared {
 ///
 /// # Errors
 /// `Usage` for what contradicts the places; what keeps them from being opened. Nothing is left at the destination then.
-pub fn resolve(spec: &TransferSpec, conduct: RunMode, connect: &Access, global: &Global) -> Result<Prepared> {
+pub fn open(spec: &TransferSpec, mode: &RunMode, access: &Access) -> Result<Plan> {
     let place = crate::open::path_of(&spec.destination.path);
     let existed = spec.destination.scheme != Scheme::LOCAL || place.symlink_metadata().is_ok();
     let has_made = Cell::new(false);
-    open(spec, conduct, connect, global, (existed, &has_made)).inspect_err(|_| {
+    open_places(spec, mode, access, (existed, &has_made)).inspect_err(|_| {
         // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
         if !existed && has_made.get() {
             let _ = std::fs::remove_dir(&place);
@@ -87,13 +110,8 @@ fn of_stream(spec: &TransferSpec) -> TransferSpec {
     spec
 }
 
-fn open(
-    spec: &TransferSpec,
-    conduct: RunMode,
-    connect: &Access,
-    global: &Global,
-    (existed, has_made): (bool, &Cell<bool>),
-) -> Result<Prepared> {
+fn open_places(typed: &TransferSpec, mode: &RunMode, access: &Access, (existed, has_made): (bool, &Cell<bool>)) -> Result<Plan> {
+    let spec = typed;
     let is_check = matches!(spec.operation, Operation::Check { .. });
     let outlet = if is_check { None } else { Outlet::of(spec) };
     let mut narrowed = spec.clone();
@@ -101,7 +119,7 @@ fn open(
         narrowed = of_stream(&narrowed);
     }
     if outlet.is_some() {
-        narrowed = byte_sink::bytes_only(&narrowed);
+        narrowed = outlet::bytes_only(&narrowed);
     }
     let spec = &narrowed;
     let TransferSpec { selection, attributes, safety, performance, destination, sources, .. } = spec;
@@ -109,13 +127,13 @@ fn open(
     let filter = lists::filter(&selection.filters, selection.nul_separated)?;
     let input = selection.files_from.as_ref();
     let spill = std::env::temp_dir();
-    let listed = |input| match conduct.follows {
+    let listed = |input| match mode.follows {
         true => Ok(lists::Names::default()),
         false => lists::listed(input, selection.nul_separated, selection.recurse_listed, &spill),
     };
     let mut listed = input.map(listed).transpose()?;
     let bases = listed.as_ref().map(lists::Names::bases).unwrap_or_default();
-    if conduct.together && !bases.is_empty() {
+    if mode.together && !bases.is_empty() {
         let e = Error::new(ErrorKind::Usage, "--files-from").because("several processes cannot share a list with /./ in it");
         return Err(e.hint("name that directory as the source"));
     }
@@ -131,30 +149,31 @@ fn open(
         return Err(e.hint("leave it out: the size is chosen by the object's"));
     }
     // Between buckets keys stay as they are, also those that can be no file names.
-    let mut connect = connect.clone();
+    let mut access = access.clone();
+    access.print = mode.print;
     if destination.scheme.keys && sources.iter().all(|source| source.scheme.keys) {
-        connect.change(|flags: &mut haul_s3::Flags| flags.map_keys = true);
+        access.change(|flags: &mut haul_s3::Flags| flags.map_keys = true);
     }
-    let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
+    let hosts = Hosts::for_data(&access, mode.state_dir.as_deref()).patient(spec.limits.timeout);
     let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
     if !safety.link_dest.is_empty() {
         link_dest::refuse(destination, &hosts)?;
     }
-    let asked = places::EndpointRequest {
+    let asked = endpoints::EndpointRequest {
         hosts: &hosts,
         sources,
         destination,
         options: match is_check {
             true => OpenOptions::default(),
             // What writes nothing needs no state directory.
-            false => OpenOptions { lineage: if conduct.dry { 0 } else { lineage(global) }, ..destination_options(spec, global) },
+            false => OpenOptions { lineage: if mode.dry { 0 } else { lineage(mode) }, ..destination_options(spec, mode) },
         },
         follow: attributes.links.follow,
-        dry: conduct.dry || is_check,
+        dry: mode.dry || is_check,
         is_check,
         make_path: safety.make_path,
         exact: safety.exact,
-        gives_t: global.argv.iter().any(|word| word == "-t"),
+        gives_t: mode.gives_t,
         listed: input.is_some(),
         bases: &bases,
         filter: &filter,
@@ -164,7 +183,7 @@ fn open(
         deletes: spec.deletion.is_some(),
         has_made,
     };
-    let mut places = places::resolve(&asked)?;
+    let mut places = endpoints::resolve(&asked)?;
     if let Some(e) = places.missing.pop_if(|_| is_check) {
         return Err(e);
     }
@@ -175,7 +194,7 @@ fn open(
     }
     let of_objects: haul_s3::Flags = asked.hosts.access().get();
     let onto_itself = (of_objects.version_id.is_some() || of_objects.wishes()) && spec.deletion.is_none() && !spec.safety.remove_source;
-    let avoid = if conduct.guarded { guard::check(&places, &asked, onto_itself)? } else { Vec::new() };
+    let avoid = if mode.guarded { guard::check(&places, &asked, onto_itself)? } else { Vec::new() };
     if let Some(listed) = &mut listed {
         let bases = [Vec::new()].into_iter().chain(bases.iter().cloned());
         for (root, base) in places.roots.iter_mut().zip(bases) {
@@ -187,7 +206,7 @@ fn open(
     if !selection.filters.is_empty() && selection.filters.iter().all(includes) {
         notes.push("--include alone selects nothing: everything is copied; for only these names add --include '*/' --exclude '*'".into());
     }
-    let owner = owner(spec, &*places.target, conduct.dry)?;
+    let owner = owner(spec, &*places.target, mode.dry)?;
     let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
     let target_caps = places.target.caps();
     let over_network = target_caps.remote || places.roots.iter().any(|root| root.store.caps().remote);
@@ -201,7 +220,7 @@ fn open(
         CHUNK
     };
     let one_way = match spec.operation {
-        Operation::Check { one_way } => one_way || places.first_pick != places::FirstPick::Contents,
+        Operation::Check { one_way } => one_way || places.first_pick != endpoints::FirstPick::Contents,
         _ => false,
     };
     // The size of a pipe or a device says nothing.
@@ -230,8 +249,8 @@ fn open(
         remove_source: safety.remove_source,
         remove_dirs: spec.operation == Operation::Move,
         one_way,
-        dry: conduct.dry,
-        workers: performance.workers.or((conduct.dry || conduct.itemized).then_some(1)),
+        dry: mode.dry,
+        workers: performance.workers.or((mode.dry || mode.itemized).then_some(1)),
         writers: performance.concurrency,
         chunk: performance.chunk.unwrap_or(chunk),
         one_part: if performance.chunk.is_some() { 0 } else { ONE_PART },
@@ -241,7 +260,7 @@ fn open(
         deadline: spec.limits.deadline,
         timeout: spec.limits.timeout,
         link_dest,
-        ordered: conduct.dry,
+        ordered: mode.dry,
         avoid,
         state: None,
         recurse_listed: selection.recurse_listed && input.is_some(),
@@ -257,22 +276,37 @@ fn open(
             false => destination::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path)),
         }
     }
-    let sentence = headline::sentence(spec, &job, &hosts, distrusted);
     if !is_check {
         let config = hosts.access().get::<haul_ssh::ssh::Flags>().ssh_config;
         notes.extend(host_without_colon(destination, existed, config.as_deref()));
     }
-    Ok(Prepared { job, sentence, missing: places.missing, notes, hosts })
+    let identity = Identity { reached: job.target.place().service(), ..identity(typed) };
+    Ok(Plan { job, identity, distrusted, missing: places.missing, notes, hosts })
 }
 
-fn destination_options(spec: &TransferSpec, global: &Global) -> OpenOptions {
+/// Names of sources and destination under which the journal is found again.
+fn identity(spec: &TransferSpec) -> Identity {
+    let absolute = |location: &Location| {
+        if location.is_remote() || location.scheme == Scheme::STDIO {
+            return location.to_string();
+        }
+        let mut path = endpoints::absolute(&location.path);
+        if location.means_contents() {
+            path.push(b'/');
+        }
+        haul_core::entry::show(&path)
+    };
+    Identity { sources: spec.sources.iter().map(absolute).collect(), target: absolute(&spec.destination), ..Identity::default() }
+}
+
+fn destination_options(spec: &TransferSpec, mode: &RunMode) -> OpenOptions {
     OpenOptions {
         keep_dirlinks: spec.attributes.links.keep_dirlinks,
         one_file_system: spec.selection.one_file_system,
         keep_modes: spec.attributes.keep.has(MetaMask::MODE),
         keep_acls: spec.attributes.keep.has(MetaMask::ACL),
         untrusted: !spec.destination.scheme.keys,
-        umask: Some(global.umask),
+        umask: mode.umask,
         blind: may_be_blind(spec),
         stripe: spec.performance.stripe,
         ..OpenOptions::default()
@@ -281,8 +315,8 @@ fn destination_options(spec: &TransferSpec, global: &Global) -> OpenOptions {
 
 /// A number of the state directory. Runs that have the same one exclude and resume each other; others must not take each other's
 /// unfinished files. 0 without a state directory: then it is the name by which the next run finds what this one left.
-fn lineage(global: &Global) -> u64 {
-    let root = global.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)));
+fn lineage(mode: &RunMode) -> u64 {
+    let root = mode.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)));
     let facts = root.and_then(|root| State::open(root).ok()).and_then(|state| state.root().metadata().ok());
     facts.map_or(0, |facts| {
         let born = facts.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();

@@ -11,16 +11,14 @@ use haul_core::place::provider::Intent;
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::spec::TransferSpec;
 use haul_core::store::{Empty, Store};
-use haul_ftp::FtpHost;
 use haul_local::trusted;
-use haul_ssh::ssh::SshHost;
 
-use super::byte_sink::Outlet;
+use super::endpoints::{EndpointRequest, Source, absolute, named};
 use super::guard;
-use super::places::{EndpointRequest, Source, absolute, named};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open;
+use crate::outlet::Outlet;
 
 /// Where it all goes.
 pub struct Destination {
@@ -200,13 +198,12 @@ pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
     }
 }
 
-/// The same on a host behind ssh, or an FTP server, that all sources are on, too. Which file system a directory is on that a dry run has not made,
-/// and any where the host does not tell, only the rename itself finds out.
+/// The same on another host that all sources are on, too. Only the rename itself finds out which file system a directory is on that a dry
+/// run has not made, or that the host does not tell of.
 pub fn rename_there(roots: &mut [Root], target: &dyn Store, hosts: &Hosts, spec: &TransferSpec) {
     let Ok(there) = hosts.reach(&spec.destination) else { return };
     let is_there = |source: &Location| hosts.reach(source).is_ok_and(|host| Arc::ptr_eq(&host, &there));
-    let renames = SshHost::of(&*there).is_some() || FtpHost::of(&*there).is_some();
-    if !renames || !spec.sources.iter().all(|source| source.is_remote() && is_there(source)) {
+    if !there.renames() || !spec.sources.iter().all(|source| source.is_remote() && is_there(source)) {
         return;
     }
     for root in roots {

@@ -11,7 +11,6 @@ use haul_ssh::ssh::{SFTP, SSH};
 
 use crate::hosts::Hosts;
 use crate::location::Location;
-use crate::out;
 
 /// Names that one pattern may match: they are kept in memory.
 const MOST: usize = 100_000;
@@ -164,7 +163,7 @@ pub fn matches(location: &Location, hosts: &Hosts, options: OpenOptions) -> Resu
         if matches.is_empty() {
             return Err(e);
         }
-        out::say(&format!("{e}; passed over by the wildcards of {}", haul_core::entry::show(&shown)));
+        hosts.access().print(&format!("{e}; passed over by the wildcards of {}", haul_core::entry::show(&shown)));
     }
     if matches.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "open").at(&shown).because("nothing matches"));

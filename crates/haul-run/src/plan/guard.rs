@@ -9,7 +9,7 @@ use haul_core::store::Store;
 use haul_local::ThisMachine;
 
 use super::destination::device;
-use super::places::{EndpointRequest, Places, Read, Source};
+use super::endpoints::{EndpointRequest, Places, Read, Source};
 
 /// Refuses what would destroy a source. `onto_itself`: objects may be copied onto themselves, for another version or other options. Returns the directories of the source, by device and inode, that the walk must not enter.
 ///

@@ -7,9 +7,8 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::provider::{Access, Intent};
 use haul_core::place::{DataPath, Host, Location};
-use haul_run::registry::provider;
 
-use crate::out;
+use crate::registry::provider;
 
 #[derive(Debug)]
 pub struct Hosts {
@@ -26,9 +25,14 @@ struct Known {
 
 impl Hosts {
     pub fn new(access: &Access) -> Self {
-        let mut access = access.clone();
-        access.print = Some(out::say);
-        Hosts { access, known: Mutex::default() }
+        Hosts { access: access.clone(), known: Mutex::default() }
+    }
+
+    /// With what prints a line for the user.
+    #[must_use]
+    pub fn printing(mut self, print: fn(&str)) -> Self {
+        self.access.print = Some(print);
+        self
     }
 
     /// For a run that moves data.
