@@ -6,25 +6,26 @@
 
 mod caps;
 mod empty;
+mod extensions;
 mod file;
 pub mod staging;
 
 use std::any::Any;
 use std::fmt;
 use std::io::Read;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use crate::bundle::WriteOutcome;
 pub use caps::{Caps, Proof, Runs, WriteStyle, check_destination, check_source, time_range};
 pub use empty::Empty;
+pub use extensions::{
+    Absent, Digests, Extensions, Moved, ObjectOptions, Owners, RemoteWork, ServerSide, ServerSideOp, Space, System, Unfinished, Volume, Who,
+};
 pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};
-use crate::entry::{Dir, Entry, Headers, Kind, MetaMask, Name, Stamp};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::Algorithm;
-use crate::option_set::OptionSet;
 
 /// Whether a listing goes on after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,60 +34,12 @@ pub enum Flow {
     Stop,
 }
 
-/// How an entry of another store of the same system gets a name in this one: see [`Store::server_side`].
-#[derive(Clone, Copy, Debug)]
-pub enum ServerSideOp<'a> {
-    /// It loses its own name; a directory comes with all that is in it.
-    Rename,
-    /// The file has both names.
-    Link,
-    Copy(&'a Spec<'a>, Moved<'a>),
-    /// The same where both stores compute digests ([`Store::digests`]): these are compared before the copy gets its name, and it is `Corrupt`
-    /// if they differ.
-    VerifiedCopy(&'a Spec<'a>, Moved<'a>),
-}
-
-/// Told how many bytes of a copy have arrived so far, where that can be known while it goes on. `Cancelled` when the run is to stop.
-#[derive(Clone, Copy)]
-pub struct Moved<'a>(pub &'a dyn Fn(u64) -> Result<()>);
-
-impl fmt::Debug for Moved<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Moved")
-    }
-}
-
-impl Moved<'static> {
-    /// Nobody wants to know.
-    pub const UNHEARD: Moved<'static> = Moved(&|_| Ok(()));
-}
-
 /// What `set_meta` is to do for one name.
 #[derive(Clone, Copy, Debug)]
 pub struct MetaSpec<'a> {
     pub name: &'a Name,
     pub entry: &'a Entry,
     pub keep: MetaMask,
-}
-
-/// Room left, as an unprivileged writer sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    pub bytes: u64,
-    /// Files that can still be made; `u64::MAX` where there is no such limit.
-    pub files: u64,
-}
-
-/// A file system as a whole: see `statvfs(3)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Volume {
-    /// Bytes in all, those that nobody uses, and those of them that an unprivileged writer may use.
-    pub size: u64,
-    pub free: u64,
-    pub available: u64,
-    /// Inodes in all, 0 where they are made as they are needed, and those that are left.
-    pub files: u64,
-    pub free_files: u64,
 }
 
 /// Identifies a place for server-side copies and journals: stores with equal `scheme`, `endpoint` and `volume` share one system.
@@ -108,6 +61,11 @@ impl Place {
     pub fn words(&self) -> String {
         let root = crate::entry::show(&self.root);
         if self.scheme == "local" { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
+    }
+
+    /// Whether one service and account hold both: whether an account may read what another may is not known.
+    pub fn shares_service(&self, other: &Place) -> bool {
+        (self.scheme, &self.endpoint, &self.account) == (other.scheme, &other.endpoint, &other.account)
     }
 
     /// Scheme, endpoint and account where the typed address does not contain them: of an object store. Else empty.
@@ -134,11 +92,6 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     fn place(&self) -> &Place;
 
-    /// Device and inode of the root, where it has them.
-    fn identity(&self) -> Option<(u64, u64)> {
-        None
-    }
-
     /// The entry itself, never what a link points to.
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry>;
 
@@ -163,47 +116,10 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
 
-    /// Whether `Source::signature` and `Sink::reuse` work here: changes are found where the content is, without moving it.
-    fn has_signatures(&self) -> bool {
-        false
-    }
-
     /// Begins a write, or begins it again from nothing if one with the same name and stamp was left over.
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         let _ = spec;
         Err(read_only("create", name))
-    }
-
-    /// Takes up a session begun elsewhere; `NotFound` when the store has given it up.
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        let _ = (token, spec);
-        Err(Error::new(ErrorKind::NotFound, "resume").on(name))
-    }
-
-    /// The token under which `put_bundle` stages this file, for `abandon` after a kill; `None` if a kill leaves nothing of a small
-    /// file.
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        let _ = entry;
-        None
-    }
-
-    /// Where the unfinished write of this file with this token is: a name in the file's directory. `None` where it has none.
-    fn staged(&self, entry: &Entry, token: &Token) -> Option<Token> {
-        let _ = token;
-        self.staging(entry)
-    }
-
-    /// Removes what an unfinished write left behind; no error if nothing did.
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        let _ = (name, token);
-        Ok(())
-    }
-
-    /// Removes all unfinished writes in a directory that is to be deleted; returns their number. No listing shows them, and the
-    /// directory cannot be removed with them.
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        let _ = dir;
-        Ok(0)
     }
 
     /// Reads whole small files into the bundle, attributes as the bundle wants them. A failure is its item's.
@@ -258,25 +174,6 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         specs.iter().map(|spec| Err(read_only("set attributes", spec.name))).collect()
     }
 
-    /// Whether `apply_options` may find something to do: the place was asked to give files more than attributes.
-    fn has_options(&self) -> bool {
-        false
-    }
-
-    /// Gives a file, or the marker of a directory, that is as it should be otherwise what the options of the place ask for, but with
-    /// `dry`; what it lacked of it. A directory without a marker lacks nothing.
-    fn apply_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
-        let _ = (name, kind, dry);
-        Ok(OptionSet::NONE)
-    }
-
-    /// What the marker of a directory has beside attributes, for a copy of it in another object store ([`Caps::markers`]); `None`
-    /// without a marker.
-    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
-        let _ = name;
-        Ok(None)
-    }
-
     /// Reads extended attributes and ACLs into entries that lack them.
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
         let _ = want;
@@ -295,91 +192,14 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Err(read_only("rename", from))
     }
 
-    /// Whether `server_side` can be expected to copy a file of this size from there.
-    fn copies(&self, from: &dyn Store, size: u64) -> bool {
-        let _ = size;
-        let (from, to) = (from.place(), self.place());
-        // A service copies for one account: whether that may read what another may is not known.
-        self.caps().copies && (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account)
-    }
-
-    /// The token of what an interrupted copy by `server_side` leaves of this file, for `abandon`; the next one of the same version goes on
-    /// from it. `None` if nothing is left.
-    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
-        let _ = entry;
-        None
-    }
-
-    /// Gives an entry of another store the name `to` here without its bytes passing through this process. `Ok(None)` if this pair
-    /// of stores cannot. A copy of a directory is one of its marker alone, and made only where there is none.
-    ///
-    /// # Errors
-    /// `Exists` where a rename or a link would replace something; `Unsupported` across file systems.
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
-        let _ = (from, entry, to, how);
-        Ok(None)
-    }
-
-    /// The algorithms of `digest` that cost less than reading the file from here, the best one first: `check -c` and `--verify` use
-    /// the first that suits. Empty where content is read, or hashed in ranges ([`Source::hash`]).
-    fn digests(&self) -> Vec<Algorithm> {
-        Vec::new()
-    }
-
-    /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot, or not for this file.
-    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        let _ = (entry, algorithm);
-        Ok(None)
-    }
-
-    /// Puts what was written under these names on stable storage, so that `reopen` reads the medium.
-    fn sync(&self, names: &[&Name]) -> Result<()> {
-        let _ = names;
-        Ok(())
-    }
-
     /// Opens a file that was landed, past every cache that `Caps::proof` speaks of.
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         self.open(&Entry::bare(name.clone(), Kind::File), false)
     }
 
-    /// The shortest time to an answer of the server so far. `None` where there is no server, or nobody has measured it.
-    fn latency(&self) -> Option<Duration> {
-        None
-    }
-
-    /// `Ok(None)` where the place has no notion of it.
-    fn space(&self) -> Result<Option<Space>> {
-        Ok(None)
-    }
-
-    /// The file system of the root; `Ok(None)` where the place has no notion of it. `Unsupported` where nobody can be asked.
-    fn volume(&self) -> Result<Option<Volume>> {
-        Ok(None)
-    }
-
-    /// Forgets what is kept for a directory that the run is done with.
-    fn forget(&self, dir: &Dir) {
-        let _ = dir;
-    }
-
-    /// Work that the remote host did for this place since it was opened; `None` if there is none or it does not report. At most a
-    /// round trip and five seconds.
-    fn remote_work(&self) -> Option<RemoteWork> {
-        None
-    }
-
-    /// The name of a user or group on the machine of this store; `None` if the number has no name. `Unsupported` where nobody can
-    /// be asked.
-    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        let _ = (who, id);
-        Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
-    }
-
-    /// The number of a user or group of that name on that machine; `None` if unknown. `Unsupported` where nobody can be asked.
-    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        let _ = (who, name);
-        Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
+    /// What only some stores offer.
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions::default()
     }
 }
 
@@ -399,27 +219,6 @@ fn read_whole(source: Result<Box<dyn Source>>, to: &mut Vec<u8>) -> Result<Stamp
     Ok(stamp)
 }
 
-/// What a number of an owner stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
-    User,
-    Group,
-}
-
-/// What another machine did for a store, summed over its threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemoteWork {
-    pub reading: Duration,
-    pub writing: Duration,
-    /// Listing, looking up, making, setting attributes.
-    pub metadata: Duration,
-    /// Processor time of its program; what ssh itself takes is not in it.
-    pub cpu: Duration,
-    pub processors: u32,
-    /// The way there and back, the shortest that was seen.
-    pub round_trip: Option<Duration>,
-}
-
 /// Once more after `failed`, if all that was left in a directory was what unfinished writes leave there.
 pub fn remove_emptied(store: &dyn Store, entry: &Entry, failed: Error) -> Result<()> {
     let dir = entry.name.dir.child(&entry.name.leaf);
@@ -430,9 +229,9 @@ pub fn remove_emptied(store: &dyn Store, entry: &Entry, failed: Error) -> Result
         Flow::Stop
     };
     let listed = blocked && store.list(&dir, &mut look).is_ok();
-    let again = listed && empty && store.abandon_all(&dir).is_ok_and(|count| count > 0);
+    let again = listed && empty && store.extensions().unfinished.abandon_all(&dir).is_ok_and(|count| count > 0);
     if blocked {
-        store.forget(&dir);
+        store.extensions().system.forget(&dir);
     }
     let removed = if again { store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) } else { Err(failed) };
     removed.map_err(|e| match e.kind() {

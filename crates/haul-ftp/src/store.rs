@@ -8,7 +8,8 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{
-    Caps, Flow, Found, MetaSpec, Place, Runs, ServerSideOp, Sink, Source, Spec, Store, Token, WriteOutcome, WriteStyle,
+    Caps, Digests, Extensions, Flow, Found, MetaSpec, Place, Runs, ServerSide, ServerSideOp, Sink, Source, Spec, Store, Token, Unfinished,
+    WriteOutcome, WriteStyle,
 };
 
 use super::block_sink::BlockSink;
@@ -179,35 +180,6 @@ impl Store for Ftp {
         Ok(if self.in_blocks() { Box::new(BlockSink::create(staged)) } else { Box::new(FtpSink::create(staged)) })
     }
 
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        let attach = || -> Result<Box<dyn Sink>> {
-            let staged = Staged::attach(&self.shared, name, token, spec)?;
-            Ok(if self.in_blocks() { Box::new(BlockSink::attach(staged)?) } else { Box::new(FtpSink::attach(staged)?) })
-        };
-        attach().map_err(|e| e.on(name))
-    }
-
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(self.shared.names.leaf(&entry.name.leaf, entry.stamp()).into()))
-    }
-
-    fn staged(&self, _: &Entry, token: &Token) -> Option<Token> {
-        Some(token.clone())
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        staged::abandon(&self.shared, name, token).map_err(|e| e.on(name))
-    }
-
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        let mut left = Vec::new();
-        self.shared.list(dir, Shown::Unfinished, &mut |found| {
-            left.extend(found);
-            Flow::Go
-        })?;
-        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         self.shared.get_bundle(bundle, self.caps.bundle_bytes);
     }
@@ -239,6 +211,48 @@ impl Store for Ftp {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
     }
 
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        let entry = self.stat(name, MetaMask::NONE)?;
+        self.open(&entry, false)
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { unfinished: self, server_side: self, digests: self, ..Extensions::default() }
+    }
+}
+
+impl Unfinished for Ftp {
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        let attach = || -> Result<Box<dyn Sink>> {
+            let staged = Staged::attach(&self.shared, name, token, spec)?;
+            Ok(if self.in_blocks() { Box::new(BlockSink::attach(staged)?) } else { Box::new(FtpSink::attach(staged)?) })
+        };
+        attach().map_err(|e| e.on(name))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(self.shared.names.leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn staged(&self, _: &Entry, token: &Token) -> Option<Token> {
+        Some(token.clone())
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        staged::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut left = Vec::new();
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            left.extend(found);
+            Flow::Go
+        })?;
+        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
+    }
+}
+
+impl ServerSide for Ftp {
     fn copies(&self, from: &dyn Store, size: u64) -> bool {
         let from = (from as &dyn Any).downcast_ref::<Ftp>();
         from.is_some_and(|from| fxp::is_possible(&from.shared, &self.shared, size))
@@ -248,7 +262,7 @@ impl Store for Ftp {
         Some(Token(fxp::staging(&entry.name.leaf, entry).into()))
     }
 
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Ftp>(), how) {
             (Some(from), ServerSideOp::Rename) if Arc::ptr_eq(&from.shared.pool, &self.shared.pool) => {
                 self.shared.take_over(&from.shared, &entry.name, to, false).map(|()| Some(WriteOutcome::default()))
@@ -259,17 +273,14 @@ impl Store for Ftp {
         }
         .map_err(|e| e.on(to))
     }
+}
 
-    fn digests(&self) -> Vec<Algorithm> {
+impl Digests for Ftp {
+    fn algorithms(&self) -> Vec<Algorithm> {
         self.shared.digests()
     }
 
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         self.shared.digest(entry, algorithm).map_err(|e| e.on(&entry.name))
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        let entry = self.stat(name, MetaMask::NONE)?;
-        self.open(&entry, false)
     }
 }

@@ -116,6 +116,7 @@ pub(super) fn find_out(root: impl AsFd, stripe: Stripe) -> rustix::io::Result<(F
         mtime_resolution,
         mtime_range,
         atomic_commit: true,
+        signatures: true,
         attach: true,
         direct_create: true,
         writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },

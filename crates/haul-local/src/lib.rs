@@ -33,9 +33,11 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{
-    Caps, Flow, Found, MetaSpec, Place, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, Who, WriteOutcome,
+    Caps, Extensions, Flow, Found, MetaSpec, Place, ServerSide, ServerSideOp, Sink, Source, Spec, Store, System, Token, Unfinished, Volume,
+    WriteOutcome,
 };
 use haul_core::stripe::{Layout, Stripe};
+use haul_core::user_names::LocalOwners;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -257,10 +259,6 @@ impl Store for Local {
         &self.place
     }
 
-    fn identity(&self) -> Option<(u64, u64)> {
-        Some(self.identity)
-    }
-
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         self.shared.stat(name, want)
     }
@@ -286,31 +284,6 @@ impl Store for Local {
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         Ok(Box::new(sink::FileSink::create(&self.shared, name, spec).map_err(|e| e.on(name))?))
-    }
-
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(sink::FileSink::attach(&self.shared, name, token, spec).map_err(|e| e.on(name))?))
-    }
-
-    fn has_signatures(&self) -> bool {
-        true
-    }
-
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(self.shared.staging_leaf(&entry.name.leaf, entry.stamp()).into()))
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
-    }
-
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        let mut count = 0;
-        self.shared.list(dir, Shown::Unfinished, &mut |found| {
-            count += u64::from(found.and_then(|entry| self.shared.remove(&entry)).is_ok());
-            Flow::Go
-        })?;
-        Ok(count)
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
@@ -349,22 +322,6 @@ impl Store for Local {
         self.shared.rename(from, to, replace).map_err(|e| e.on(to))
     }
 
-    /// No copies: the engine's meter copies by the descriptors of source and sink, and can count, throttle and cancel between the
-    /// kernel's calls.
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
-        let Some(from) = (from as &dyn Any).downcast_ref::<Local>() else { return Ok(None) };
-        let taken = match how {
-            ServerSideOp::Rename => self.shared.take_over(&from.shared, &entry.name, to),
-            ServerSideOp::Link => self.link_from(from, &entry.name, to),
-            ServerSideOp::Copy(..) | ServerSideOp::VerifiedCopy(..) => return Ok(None),
-        };
-        taken.map(|()| Some(WriteOutcome::default())).map_err(|e| e.on(to))
-    }
-
-    fn sync(&self, names: &[&Name]) -> Result<()> {
-        self.shared.sync(names)
-    }
-
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         let open = || {
             let handle = self.shared.dirs.get(&name.dir)?;
@@ -376,13 +333,56 @@ impl Store for Local {
         Ok(Box::new(open().map_err(|e: Error| e.on(name))?))
     }
 
-    fn space(&self) -> Result<Option<Space>> {
-        let st = rustix::fs::fstatvfs(&**self.shared.dirs.root()).map_err(|e| fail(e, "stat file system").at(&self.place.root))?;
-        // File systems that create inodes on demand report 0 of 0.
-        let files = if st.f_files == 0 { u64::MAX } else { st.f_favail };
-        Ok(Some(Space { bytes: st.f_bavail.saturating_mul(st.f_frsize), files }))
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions {
+            unfinished: self,
+            server_side: self,
+            system: self,
+            owners: &LocalOwners,
+            identity: Some(self.identity),
+            ..Extensions::default()
+        }
+    }
+}
+
+impl Unfinished for Local {
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(sink::FileSink::attach(&self.shared, name, token, spec).map_err(|e| e.on(name))?))
     }
 
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(self.shared.staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut count = 0;
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            count += u64::from(found.and_then(|entry| self.shared.remove(&entry)).is_ok());
+            Flow::Go
+        })?;
+        Ok(count)
+    }
+}
+
+impl ServerSide for Local {
+    /// No copies: the engine's meter copies by the descriptors of source and sink, and can count, throttle and cancel between the
+    /// kernel's calls.
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+        let Some(from) = (from as &dyn Any).downcast_ref::<Local>() else { return Ok(None) };
+        let taken = match how {
+            ServerSideOp::Rename => self.shared.take_over(&from.shared, &entry.name, to),
+            ServerSideOp::Link => self.link_from(from, &entry.name, to),
+            ServerSideOp::Copy(..) | ServerSideOp::VerifiedCopy(..) => return Ok(None),
+        };
+        taken.map(|()| Some(WriteOutcome::default())).map_err(|e| e.on(to))
+    }
+}
+
+impl System for Local {
     fn volume(&self) -> Result<Option<Volume>> {
         let st = rustix::fs::fstatvfs(&**self.shared.dirs.root()).map_err(|e| fail(e, "stat file system").at(&self.place.root))?;
         let bytes = |blocks: u64| blocks.saturating_mul(st.f_frsize);
@@ -390,15 +390,11 @@ impl Store for Local {
         Ok(Some(Volume { size, free, available, files: st.f_files, free_files: st.f_favail }))
     }
 
+    fn sync(&self, names: &[&Name]) -> Result<()> {
+        self.shared.sync(names)
+    }
+
     fn forget(&self, dir: &Dir) {
         self.shared.dirs.forget(dir);
-    }
-
-    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        haul_core::user_names::name(who, id)
-    }
-
-    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        haul_core::user_names::id(who, name)
     }
 }

@@ -8,6 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Owners, Who};
+use haul_core::user_names::LocalOwners;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -128,7 +130,7 @@ fn resolve(path: &Path, op: &'static str) -> Result<(OwnedFd, OsString)> {
             continue;
         }
         if facts.st_uid != 0 {
-            let user = haul_core::user_names::name(haul_core::store::Who::User, facts.st_uid).ok().flatten();
+            let user = LocalOwners.name(Who::User, facts.st_uid).ok().flatten();
             let user = user.map_or_else(|| facts.st_uid.to_string(), |name| show(&name));
             let e = Error::new(ErrorKind::Denied, op).at(path.as_os_str().as_bytes());
             let e =

@@ -15,7 +15,7 @@ pub fn numbers(store: &dyn Store, owner: &Owner) -> Result<(Option<u32>, Option<
         Some(Principal::Name(name)) => {
             let failed = |kind, why: String| Error::new(kind, "set owner").because(why).hint("give the number");
             let word = if who == Who::User { "user" } else { "group" };
-            match store.owner_id(who, name.as_bytes()) {
+            match store.extensions().owners.id(who, name.as_bytes()) {
                 Ok(Some(id)) => Ok(Some(id)),
                 Ok(None) => Err(failed(ErrorKind::Usage, format!("the host has no {word} '{}'", show(name.as_bytes())))),
                 Err(e) if e.kind() == ErrorKind::Unsupported => {

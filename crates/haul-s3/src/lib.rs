@@ -53,7 +53,8 @@ use haul_core::entry::{Dir, Entry, Headers, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
 use haul_core::store::{
-    Caps, Flow, Found, MetaSpec, Place, Runs, ServerSideOp, Sink, Source, Spec, Store, Token, Who, WriteOutcome, WriteStyle,
+    Caps, Extensions, Flow, Found, MetaSpec, ObjectOptions, Place, Runs, ServerSide, ServerSideOp, Sink, Source, Spec, Store, Token,
+    Unfinished, WriteOutcome, WriteStyle,
 };
 
 pub use bucket::Bucket;
@@ -62,8 +63,10 @@ pub use call::{Answer, Body, Call};
 pub use change::CopySizes;
 pub use client::Client;
 pub use flags::Flags;
+use haul_core::user_names::LocalOwners;
 pub use host::BucketHost;
 pub use listing::HIDDEN_MOST;
+
 use open_cache::Recent;
 pub use provider::{S3, S3Provider};
 pub use put_options::PutOptions;
@@ -310,10 +313,6 @@ impl Store for Objects {
         &self.place
     }
 
-    fn latency(&self) -> Option<Duration> {
-        self.bucket.client.contact.latency()
-    }
-
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         self.look(name, want).map_err(|e| e.on(name))
     }
@@ -332,19 +331,6 @@ impl Store for Objects {
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         sink::create(self, name, spec).map_err(|e| e.on(name))
-    }
-
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        sink::attach(self, name, token, spec).map_err(|e| e.on(name))
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        let Some(upload) = sink::upload_of(token) else { return Ok(()) };
-        match self.bucket.abort(&self.key(name, "abandon")?, upload) {
-            // Who may not remove it leaves it to who may: nothing of this run depends on it.
-            Err(e) if e.kind() == ErrorKind::Denied => Ok(()),
-            other => other.map_err(|e| e.on(name)),
-        }
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
@@ -367,18 +353,6 @@ impl Store for Objects {
         specs.iter().map(|spec| self.change_attributes(spec).map_err(|e| e.on(spec.name))).collect()
     }
 
-    fn has_options(&self) -> bool {
-        self.bucket.options.wishes()
-    }
-
-    fn apply_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
-        self.set_options(name, kind, dry).map_err(|e| e.on(name))
-    }
-
-    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
-        self.headers_of_marker(name).map_err(|e| e.on(name))
-    }
-
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
         entries.iter_mut().map(|entry| self.complete(entry, want)).collect()
     }
@@ -391,21 +365,54 @@ impl Store for Objects {
         self.move_within(from, to, replace)
     }
 
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions {
+            unfinished: self,
+            server_side: self,
+            options: self,
+            owners: &LocalOwners,
+            latency: self.bucket.client.contact.latency(),
+            ..Extensions::default()
+        }
+    }
+}
+
+impl Unfinished for Objects {
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        sink::attach(self, name, token, spec).map_err(|e| e.on(name))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        let Some(upload) = sink::upload_of(token) else { return Ok(()) };
+        match self.bucket.abort(&self.key(name, "abandon")?, upload) {
+            // Who may not remove it leaves it to who may: nothing of this run depends on it.
+            Err(e) if e.kind() == ErrorKind::Denied => Ok(()),
+            other => other.map_err(|e| e.on(name)),
+        }
+    }
+}
+
+impl ServerSide for Objects {
+    fn copies(&self, from: &dyn Store, _size: u64) -> bool {
+        self.caps.copies && from.place().shares_service(&self.place)
+    }
+
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         let ServerSideOp::Copy(spec, _) = how else { return Ok(None) };
         self.copy_within(from.place(), entry, to, spec).map_err(|e| e.on(to))
     }
+}
 
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        let bare = Entry::bare(name.clone(), Kind::File);
-        source::open(self, &bare, false).map_err(|e| e.on(name))
+impl ObjectOptions for Objects {
+    fn are_set(&self) -> bool {
+        self.bucket.options.wishes()
     }
 
-    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        haul_core::user_names::name(who, id)
+    fn apply(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        self.set_options(name, kind, dry).map_err(|e| e.on(name))
     }
 
-    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        haul_core::user_names::id(who, name)
+    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
+        self.headers_of_marker(name).map_err(|e| e.on(name))
     }
 }

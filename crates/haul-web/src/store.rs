@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Caps, Flow, Found, Place, Source, Store};
+use haul_core::store::{Caps, Extensions, Flow, Found, Place, Source, Store};
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
@@ -141,10 +141,6 @@ impl Store for Web {
         &self.place
     }
 
-    fn latency(&self) -> Option<Duration> {
-        self.client.contact.latency()
-    }
-
     fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
         let path = name.path();
         if path.is_empty() {
@@ -217,5 +213,9 @@ impl Store for Web {
             Ok(WebFile::new(self.client.clone(), url, self.user.clone(), found, facts, expected))
         };
         Ok(Box::new(open().map_err(|e: Error| e.on(&entry.name))?))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { latency: self.client.contact.latency(), ..Extensions::default() }
     }
 }

@@ -70,7 +70,7 @@ impl StorePlace {
             for entry in found.iter().filter(|entry| entry.kind == Kind::Dir) {
                 let below = dir.child(&entry.name.leaf);
                 self.empty(&below, cancel)?;
-                self.store.forget(&below);
+                self.store.extensions().system.forget(&below);
             }
             // Directories of object stores are gone with what was in them.
             let whole = found.len() < BATCH;
@@ -130,7 +130,7 @@ impl Place for StorePlace {
     }
 
     fn space(&self) -> Result<Option<Space>> {
-        self.store.space()
+        self.store.extensions().system.space()
     }
 
     fn lay(&self, layout: &Layout) -> Result<()> {
@@ -144,7 +144,7 @@ impl Place for StorePlace {
             for some in dirs.chunks(BATCH) {
                 let asked: Vec<(&Dir, u32)> = some.iter().map(|dir| (dir, 0o755)).collect();
                 self.store.make_dirs(&asked).into_iter().try_for_each(|made| made.map(drop))?;
-                some.iter().for_each(|dir| self.store.forget(dir));
+                some.iter().for_each(|dir| self.store.extensions().system.forget(dir));
             }
         }
         Ok(())

@@ -103,7 +103,7 @@ fn abandon(cx: &Context, path: &[u8], token: &Token) -> bool {
     // The directory may have its final times by now, and removing something in it changes them.
     let dir = Name::of(&name.dir);
     let before = cx.target().stat(&dir, MetaMask::MTIME);
-    let gone = match cx.target().abandon(&name, token) {
+    let gone = match cx.target().extensions().unfinished.abandon(&name, token) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
             cx.out.warn(Warning::Note(format!("{e}")));
             false

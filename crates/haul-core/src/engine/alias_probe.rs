@@ -37,7 +37,7 @@ impl AliasProbe {
     /// `device` is that of the entries that are to go, 0 where it is not known.
     pub fn is_source(&self, cx: &Context, root: usize, dir: &Dir, device: u64) -> Result<bool> {
         let store = &*cx.job.roots[root].store;
-        let on = |store: &dyn Store| store.identity().map(|(device, _)| device);
+        let on = |store: &dyn Store| store.extensions().identity.map(|(device, _)| device);
         let is_one = |source: u64| on(cx.target()) == Some(source) && (device == 0 || device == source);
         // Keys of one bucket are one object only if they are equal.
         if cx.ends.same_system && (!cx.target().caps().dirs || on(store).is_some_and(is_one)) {
@@ -139,7 +139,7 @@ fn probe_with(cx: &Context, (store, at): Place<'_>, (other, from): Place<'_>, le
     (entry.size, entry.mode, entry.have) = (CONTENT.len() as u64, 0o600, MetaMask::BASIC);
     let staged = journal::staged(&Token(leaf.into()));
     let is_target = std::ptr::addr_eq(store, cx.target());
-    let staging = store.staging(&entry).filter(|_| is_target);
+    let staging = store.extensions().unfinished.staging(&entry).filter(|_| is_target);
     let intent = staging.and_then(|_| cx.journal.intent(&at.path(), &mut std::iter::once(&staged[..])).ok());
     let failed = |e: Error| {
         let reason = format!("whether the destination is the source itself could not be found out: {}", e.reason());

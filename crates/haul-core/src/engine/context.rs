@@ -181,13 +181,13 @@ impl Context {
 
     /// Whether markers of this source are given what the options of the destination ask for.
     pub fn refreshes_markers(&self, root: usize) -> bool {
-        self.copies_markers(root) && self.job.mode == Mode::Copy && self.target().has_options()
+        self.copies_markers(root) && self.job.mode == Mode::Copy && self.target().extensions().options.are_set()
     }
 
     /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here, unless both ends compute
     /// digests of it; a move trusts one system that holds both ends, but not what passed between two.
     pub fn copies(&self, work: &DirWork, size: u64) -> bool {
-        let within = self.target().copies(self.source(work), size);
+        let within = self.target().extensions().server_side.copies(self.source(work), size);
         let trusted = !self.verifies_copies() || self.digests.are_shared(self.source(work), self.target());
         within && self.writes() && self.job.backup.is_none() && trusted && !self.job.links.follow
     }
@@ -202,7 +202,7 @@ impl Context {
         self.job.verify
             && self.job.keep.has(MetaMask::MODE)
             && self.target().caps().direct_create
-            && self.target().staging(target).is_some()
+            && self.target().extensions().unfinished.staging(target).is_some()
     }
 
     /// Warns once, before the first file is replaced, where a reader may find neither the old file nor the new one.

@@ -346,7 +346,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
         if let Err(e) = listed {
             cx.out.fail(&e.on(&name), Kind::Dir);
         }
-        cx.target().forget(&dir);
+        cx.target().extensions().system.forget(&dir);
         if cx.cancel.is_set() {
             return;
         }
@@ -413,7 +413,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         if let Some(entry) = inner {
             stack.push((entry.name.dir.child(&entry.name.leaf), entry));
         } else if !more && let Some((dir, entry)) = stack.pop() {
-            cx.target().forget(&dir);
+            cx.target().extensions().system.forget(&dir);
             if kept {
                 cx.out.warn(Warning::Note(format!("{}/: not removed: it is not empty", crate::entry::show(&dir.path()))));
                 keepers.insert(entry.name.path());

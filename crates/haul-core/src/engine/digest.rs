@@ -1,4 +1,4 @@
-//! Digests that stores compute themselves (`Store::digests`), in place of their files being read from here.
+//! Digests that stores compute themselves (`store::Digests`), in place of their files being read from here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -29,7 +29,7 @@ pub struct Digests {
 
 impl Digests {
     fn offered(&self, store: &dyn Store) -> Vec<Algorithm> {
-        if self.failed.load(Ordering::Relaxed) { Vec::new() } else { store.digests() }
+        if self.failed.load(Ordering::Relaxed) { Vec::new() } else { store.extensions().digests.algorithms() }
     }
 
     /// Whether the destination computes digests.
@@ -120,7 +120,7 @@ impl<'a> Side<'a> {
         let began = Instant::now();
         let digest = || match self.sink {
             Some(sink) => sink.digest(algorithm),
-            None => self.store.digest(self.entry, algorithm),
+            None => self.store.extensions().digests.digest(self.entry, algorithm),
         };
         let digest = match () {
             // What a link points to is not the entry, and what flows by is gone.

@@ -183,7 +183,8 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
             } else {
                 let name = Name::of(&work.dir);
                 // They are set together with the attributes; a failure is theirs, too.
-                let lacked = has_options.then(|| retry(|| cx.target().apply_options(&name, Kind::Dir, true)).unwrap_or_default());
+                let lacked =
+                    has_options.then(|| retry(|| cx.target().extensions().options.apply(&name, Kind::Dir, true)).unwrap_or_default());
                 due.push((name, work, lacked.unwrap_or_default()));
             }
         } else if has_options {
@@ -218,9 +219,9 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
     cx.out.report().times.metadata += began.elapsed();
     for work in &works {
         if work.root + 1 == cx.job.roots.len() {
-            cx.target().forget(&work.dir);
+            cx.target().extensions().system.forget(&work.dir);
         }
-        cx.source(work).forget(&work.dir);
+        cx.source(work).extensions().system.forget(&work.dir);
     }
 }
 
@@ -228,13 +229,15 @@ pub fn finish(cx: &Arc<Context>, mut works: Vec<Arc<DirWork>>) {
 pub fn set_marker(cx: &Context, source: &dyn Store, name: &Name, entry: &Entry) -> Result<WriteOutcome> {
     let mut entry = entry.clone();
     if source.caps().markers {
-        if cx.target().copies(source, 0) {
+        if cx.target().extensions().server_side.copies(source, 0) {
             let spec = Spec { entry: &entry, keep: cx.job.keep, chunk: cx.job.chunk, in_place: false, sync: false };
-            if let Some(landed) = retry(|| cx.target().server_side(source, &entry, name, ServerSideOp::Copy(&spec, Moved::UNHEARD)))? {
+            if let Some(landed) =
+                retry(|| cx.target().extensions().server_side.perform(source, &entry, name, ServerSideOp::Copy(&spec, Moved::UNHEARD)))?
+            {
                 return Ok(landed);
             }
         }
-        entry.headers = retry(|| source.marker_headers(name)).map_err(Error::of_source)?;
+        entry.headers = retry(|| source.extensions().options.marker_headers(name)).map_err(Error::of_source)?;
     }
     let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
     retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(WriteOutcome::default())))
@@ -243,7 +246,7 @@ pub fn set_marker(cx: &Context, source: &dyn Store, name: &Name, entry: &Entry) 
 /// The marker of a directory that is as it should be, but for what the options of the destination ask for.
 fn refresh(cx: &Context, work: &DirWork, entry: &Entry) {
     let name = Name::of(&work.dir);
-    match retry(|| cx.target().apply_options(&name, Kind::Dir, !cx.writes())) {
+    match retry(|| cx.target().extensions().options.apply(&name, Kind::Dir, !cx.writes())) {
         Ok(lacked) if !lacked.is_empty() => cx.out.set_meta(Why::Options(lacked), entry),
         // The top of a root is not counted.
         Ok(_) if work.parent.is_some() => {

@@ -76,7 +76,7 @@ fn rename(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     let name = cx.target_name(&entry.name);
     let renamed = match cx.job.dry {
         true => root.renames == Some(entry.dev),
-        false => matches!(cx.target().server_side(&*root.store, entry, &name, ServerSideOp::Rename), Ok(Some(_))),
+        false => matches!(cx.target().extensions().server_side.perform(&*root.store, entry, &name, ServerSideOp::Rename), Ok(Some(_))),
     };
     if !renamed {
         return false;
@@ -143,7 +143,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
             Flow::Stop
         })
     })?;
-    cx.target().forget(&dir);
+    cx.target().extensions().system.forget(&dir);
     if !empty && !cx.job.policy.force && !gives_way(cx, &target)? {
         return Err(refused().advise(Hint::ReplaceTree));
     }

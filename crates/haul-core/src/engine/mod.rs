@@ -146,7 +146,7 @@ fn remote_work(cx: &Context, elapsed: Duration) -> (Option<RemoteWork>, Option<R
     if cx.cancel.is_set() || elapsed < WORTH_ASKING {
         return (None, None);
     }
-    (cx.job.roots.first().and_then(|root| root.store.remote_work()), cx.target().remote_work())
+    (cx.job.roots.first().and_then(|root| root.store.extensions().system.remote_work()), cx.target().extensions().system.remote_work())
 }
 
 fn ending_of(why: crate::cancel::Stop) -> Ending {

@@ -129,16 +129,16 @@ impl Owners {
         let (source, target, who, id) = (&self.job.roots[*root].store, &self.job.target, *who, *id);
         let ask = || {
             let name = match &came[..] {
-                b"" => source.owner_name(who, id)?,
+                b"" => source.extensions().owners.name(who, id)?,
                 OwnerNames::NONE => None,
                 _ => Some(came.clone()),
             };
             Ok(match name {
-                Some(name) => match target.owner_id(who, &name)? {
+                Some(name) => match target.extensions().owners.id(who, &name)? {
                     Some(id) => Mapped { id, sure: true, name },
                     None => Mapped { id, sure: false, name },
                 },
-                None => Mapped { id, sure: target.owner_name(who, id)?.is_none(), name: OwnerNames::NONE.into() },
+                None => Mapped { id, sure: target.extensions().owners.name(who, id)?.is_none(), name: OwnerNames::NONE.into() },
             })
         };
         match retry(ask) {

@@ -61,7 +61,10 @@ pub fn link(cx: &Context, work: &DirWork, entry: &Entry, (tree, there): &Referen
     if cx.writes() {
         work.touch();
         let name = cx.target_name(&entry.name);
-        if !matches!(retry(|| cx.target().server_side(&*cx.job.link_dest[*tree], there, &name, ServerSideOp::Link)), Ok(Some(_))) {
+        if !matches!(
+            retry(|| cx.target().extensions().server_side.perform(&*cx.job.link_dest[*tree], there, &name, ServerSideOp::Link)),
+            Ok(Some(_))
+        ) {
             return false;
         }
     }

@@ -321,11 +321,11 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             plans.keep(cx, step.why, &entry);
             plans.next.effects.push(Effect::RemoveSource(entry));
         }
-        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.target().has_options() => {
+        Act::Keep if step.why == Why::Same && entry.kind == Kind::File && cx.target().extensions().options.are_set() => {
             plans.next.small.push(small(entry, Step { act: Act::SetMeta, why: Why::Same }));
         }
         // Also in a dry run: what it lacks is asked for.
-        Act::SetMeta if entry.kind == Kind::File && cx.target().has_options() => plans.next.small.push(small(entry, step)),
+        Act::SetMeta if entry.kind == Kind::File && cx.target().extensions().options.are_set() => plans.next.small.push(small(entry, step)),
         Act::Keep => {
             plans.next.done += 1;
             cx.out.left_behind(entry.kind);

@@ -130,7 +130,7 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle, held: Option<&mut Vec<
         }
     }
     let names = bundle.direct || cx.past_intents || (cx.job.verify && held.is_none());
-    let staging = |item: &Item| cx.target().staging(&item.entry).map(|token| journal::staged(&token));
+    let staging = |item: &Item| cx.target().extensions().unfinished.staging(&item.entry).map(|token| journal::staged(&token));
     let tokens: Vec<Vec<u8>> = if bundle.direct { Vec::new() } else { bundle.items.iter().filter_map(staging).collect() };
     let leaves = bundle.items.iter().filter(|_| names).map(|item| &*item.entry.name.leaf);
     let mut leaves = leaves.chain(tokens.iter().map(Vec::as_slice)).peekable();
@@ -160,7 +160,7 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle, held: Option<&mut Vec<
 /// Puts the files under their staging names, as if these were new files.
 fn hold(cx: &Context, bundle: &mut Bundle, held: &mut Vec<Name>) {
     for item in &mut bundle.items {
-        let staging = cx.target().staging(&item.entry).map(|token| Name::new(&item.entry.name.dir, &token.0));
+        let staging = cx.target().extensions().unfinished.staging(&item.entry).map(|token| Name::new(&item.entry.name.dir, &token.0));
         let name = item.entry.name.clone();
         item.entry.name = staging.unwrap_or_else(|| name.clone());
         held.push(name);
@@ -328,7 +328,7 @@ fn refresh(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut
             break;
         }
         let keeps = item.step.why == Why::Same;
-        match retry(|| cx.target().apply_options(&cx.target_name(&item.entry.name), item.entry.kind, !cx.writes())) {
+        match retry(|| cx.target().extensions().options.apply(&cx.target_name(&item.entry.name), item.entry.kind, !cx.writes())) {
             Ok(lacked) if keeps && lacked.is_empty() => {
                 cx.out.tally.kept.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 cx.out.report().kept.add(item.entry.kind, 1);
@@ -357,9 +357,11 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
     load.entries = items.len() as u64;
     let names: Vec<Name> = items.iter().map(|item| cx.target_name(&item.entry.name)).collect();
     // They are set together with the attributes.
-    for (item, name) in items.iter_mut().zip(&names).filter(|(item, _)| item.entry.kind == Kind::File && cx.target().has_options()) {
+    for (item, name) in
+        items.iter_mut().zip(&names).filter(|(item, _)| item.entry.kind == Kind::File && cx.target().extensions().options.are_set())
+    {
         // A failure is that of `set_meta`, too.
-        let lacked = retry(|| cx.target().apply_options(name, item.entry.kind, true)).unwrap_or_default();
+        let lacked = retry(|| cx.target().extensions().options.apply(name, item.entry.kind, true)).unwrap_or_default();
         item.step.why = if lacked.is_empty() { item.step.why } else { Why::Options(lacked) };
     }
     let specs: Vec<MetaSpec<'_>> =

@@ -20,7 +20,7 @@ pub fn explain(cx: &Context, e: Error) -> Error {
         // What the file system has free is not what the quota leaves.
         return e.hint(format!("{least}{more} remain; {kept}: free space in the quota (see quota -s) and run the same command again"));
     }
-    let space = cx.target().space().ok().flatten();
+    let space = cx.target().extensions().system.space().ok().flatten();
     if space.is_some_and(|space| space.files == 0) {
         return e.hint(format!("{least}{more} remain and no inodes are left (df -i); {kept}: remove files and run the same command again"));
     }

@@ -247,7 +247,7 @@ impl Supervisor {
         self.watch_pace(standing, demand.busy);
         self.share_workers();
         self.share_limit();
-        let is_near = |store: &dyn Store| store.latency().is_some_and(|latency| latency < NEAR);
+        let is_near = |store: &dyn Store| store.extensions().latency.is_some_and(|latency| latency < NEAR);
         if !self.is_local && !self.servers_are_near && servers(&self.cx).all(is_near) {
             self.servers_are_near = true;
             self.tuner.servers_are_near(self.cx.clock.began.elapsed());
@@ -397,7 +397,7 @@ impl Supervisor {
         }
         let (cx, shared) = (self.cx.clone(), self.shared.clone());
         let asked = rlimit::spawn("space", move || {
-            if let Ok(Some(space)) = cx.target().space()
+            if let Ok(Some(space)) = cx.target().extensions().system.space()
                 && let Some(short) = shortage(&cx, space)
                 && !shared.warned_space.swap(true, Ordering::Relaxed)
             {

@@ -36,7 +36,7 @@ impl Check {
         if let Some((algorithm, expected)) = &self.digest {
             let began = Instant::now();
             let written = Entry { size, ..Entry::bare(name.clone(), Kind::File) };
-            let digest = cx.digests.ask(cx, || cx.target().digest(&written, *algorithm))?;
+            let digest = cx.digests.ask(cx, || cx.target().extensions().digests.digest(&written, *algorithm))?;
             spent.reading += began.elapsed();
             if let Some(digest) = digest {
                 let same = digest == *expected;
@@ -80,7 +80,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>, bundle: &mut Bundle) {
     cx.clock.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
         let written: Vec<Name> = checks.iter().map(|check| check.written(cx)).collect();
-        let settled = retry(|| cx.target().sync(&written.iter().collect::<Vec<_>>()));
+        let settled = retry(|| cx.target().extensions().system.sync(&written.iter().collect::<Vec<_>>()));
         let hashes = match settled.is_ok() && cx.target().caps().remote {
             true => read_back(cx, &checks, &written, bundle, &mut spent),
             false => vec![None; checks.len()],
@@ -117,7 +117,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>, bundle: &mut Bundle) {
 fn done(cx: &Context, checks: Vec<Check>) {
     let renamed: Vec<Name> = checks.iter().filter(|check| check.held.is_some()).map(|check| cx.target_name(&check.entry.name)).collect();
     let kept = match (cx.job.sync || cx.job.remove_source) && !renamed.is_empty() {
-        true => retry(|| cx.target().sync(&renamed.iter().collect::<Vec<_>>())),
+        true => retry(|| cx.target().extensions().system.sync(&renamed.iter().collect::<Vec<_>>())),
         false => Ok(()),
     };
     // Checks of one directory follow each other: a look at their sources and their removal are a request each.
@@ -233,7 +233,7 @@ pub fn landed(
     spent: &mut Took,
 ) -> Result<()> {
     let began = Instant::now();
-    retry(|| cx.target().sync(&[name]))?;
+    retry(|| cx.target().extensions().system.sync(&[name]))?;
     let written = retry(|| cx.target().reopen(name))?;
     spent.reading += began.elapsed();
     let judged = large(cx, source, &*written, entry, chunk, receipts, spent);

@@ -46,8 +46,10 @@ pub struct Caps {
     pub atomic_commit: bool,
     /// What `landed` has confirmed survives a crash of any machine of ours.
     pub durable: bool,
-    /// `server_side` copies between places of the same scheme and endpoint, whatever their volumes.
+    /// [`super::ServerSide`] copies between places of the same scheme and endpoint, whatever their volumes.
     pub copies: bool,
+    /// `Source::signature` and `Sink::reuse` work: changes are found where the content is, without moving it.
+    pub signatures: bool,
     /// An unfinished write can be taken up by its token.
     pub attach: bool,
     /// A small new file may be created under its final name (see rules on intents).
@@ -107,6 +109,7 @@ impl Caps {
             atomic_commit: false,
             durable: false,
             copies: false,
+            signatures: false,
             attach: false,
             direct_create: false,
             lands_pieces: false,

@@ -9,7 +9,7 @@ use haul_core::ErrorKind;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Entry, Kind, MetaMask};
 use haul_core::store::staging::{is_staging, staging_leaf};
-use haul_core::store::{Flow, Proof, Spec, Store, Token};
+use haul_core::store::{Flow, Proof, Spec, Store, System, Token, Unfinished};
 use haul_local::{Local, Options};
 
 use super::{BOTH, Place, chunk, failure, is_root, landed, names_in, receipt, run, write};

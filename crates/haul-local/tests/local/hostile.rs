@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use haul_core::ErrorKind;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
-use haul_core::store::{MetaSpec, Spec, Store};
+use haul_core::store::{MetaSpec, Spec, Store, System};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::{BOTH, Place, names_in, receipt, write};

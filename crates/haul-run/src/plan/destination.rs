@@ -187,7 +187,7 @@ pub fn device(identity: Option<(u64, u64)>) -> Option<u64> {
 /// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
 /// above it.
 pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
-    let on = device(target.identity()).or_else(|| {
+    let on = device(target.extensions().identity).or_else(|| {
         place.ancestors().skip(1).find_map(|above| {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             std::os::unix::fs::MetadataExt::dev(&above.metadata().ok()?).into()
@@ -207,6 +207,6 @@ pub fn rename_there(roots: &mut [Root], target: &dyn Store, hosts: &Hosts, spec:
         return;
     }
     for root in roots {
-        root.renames = device(target.identity()).or(device(root.store.identity())).or(Some(0));
+        root.renames = device(target.extensions().identity).or(device(root.store.extensions().identity)).or(Some(0));
     }
 }

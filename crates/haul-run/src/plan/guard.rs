@@ -27,7 +27,7 @@ pub fn check(places: &Places, asked: &EndpointRequest<'_>, onto_itself: bool) ->
     // What a dry run has not made is nowhere yet.
     for source in places.read.iter().filter(|_| places.is_made).filter(is_beside) {
         check_one(source, places, asked, onto_itself)?;
-        avoid = places.target.identity();
+        avoid = places.target.extensions().identity;
     }
     Ok(avoid.into_iter().collect())
 }
@@ -58,7 +58,7 @@ pub fn check_unmade(sources: &[Source], asked: &EndpointRequest<'_>, host: &dyn 
         let path = leaf.map_or_else(|| place.root.clone(), |leaf| joined(&place.root, leaf));
         if (place.scheme, &place.endpoint) == (target.scheme, &target.endpoint)
             && host.contains(&path, &target.root)?
-            && is_walked(asked, &**from, leaf, &whole, device(store.identity()))
+            && is_walked(asked, &**from, leaf, &whole, device(store.extensions().identity))
         {
             return Err(inside(&path));
         }
@@ -70,7 +70,7 @@ pub fn check_unmade(sources: &[Source], asked: &EndpointRequest<'_>, host: &dyn 
 /// a destination that it meets in spite of this.
 fn is_walked(asked: &EndpointRequest<'_>, store: &dyn Store, leaf: Option<&[u8]>, target: &[u8], to: Option<u64>) -> bool {
     let from = || match leaf {
-        None => device(store.identity()),
+        None => device(store.extensions().identity),
         Some(leaf) => store.stat(&Name::new(&Dir::root(), leaf), MetaMask::NONE).ok().map(|entry| entry.dev),
     };
     if asked.listed || (asked.options.one_file_system && to.is_some_and(|to| from().is_some_and(|from| from != to))) {
@@ -90,13 +90,13 @@ fn check_here(places: &Places, asked: &EndpointRequest<'_>) -> Result<()> {
         return Ok(());
     }
     let Ok(here) = ThisMachine.open(&target.root, OpenOptions::default()) else { return Ok(()) };
-    if here.identity() != places.target.identity() {
+    if here.extensions().identity != places.target.extensions().identity {
         return Ok(());
     }
     for source in places.read.iter().filter(|source| source.place.scheme == "local" && source.kind == Kind::Dir && !source.matched) {
         let path = source.leaf.as_ref().map_or_else(|| source.place.root.clone(), |leaf| joined(&source.place.root, leaf));
         let store = places.roots.iter().map(|root| &*root.store).find(|store| *store.place() == source.place);
-        let is_walked = |store| is_walked(asked, store, source.leaf.as_deref(), &target.root, device(here.identity()));
+        let is_walked = |store| is_walked(asked, store, source.leaf.as_deref(), &target.root, device(here.extensions().identity));
         if ThisMachine.contains(&path, &target.root)? && store.is_none_or(is_walked) {
             return Err(inside(&path));
         }
@@ -156,7 +156,7 @@ fn check_one(source: &Read, places: &Places, asked: &EndpointRequest<'_>, onto_i
         return Ok(());
     }
     let store = || places.roots.iter().map(|root| &*root.store).find(|store| *store.place() == source.place);
-    let to = device(places.target.identity());
+    let to = device(places.target.extensions().identity);
     if host.contains(&path, target)? && store().is_none_or(|store| is_walked(asked, store, source.leaf.as_deref(), target, to)) {
         return Err(inside(&address));
     }

@@ -54,7 +54,7 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &EndpointRequest<'_>)
             }
             Err(e) => return Err(e),
         };
-        match (device(store.identity()), device(places.target.identity())) {
+        match (device(store.extensions().identity), device(places.target.extensions().identity)) {
             (None, _) => return Err(by_sftp()),
             (from, to) if places.is_made && from != to => return Err(crosses(&path)),
             _ => found.push(store),

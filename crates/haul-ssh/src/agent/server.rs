@@ -148,7 +148,7 @@ impl Root {
         }
         if dirs.len() >= DIRS {
             for dir in dirs.values() {
-                self.store.forget(dir);
+                self.store.extensions().system.forget(dir);
             }
             dirs.clear();
         }
@@ -179,7 +179,7 @@ impl Root {
 
     pub fn forget(&self, path: &[u8]) {
         if let Some(dir) = lock(&self.dirs).remove(path) {
-            self.store.forget(&dir);
+            self.store.extensions().system.forget(&dir);
         }
     }
 }

@@ -8,7 +8,8 @@ use haul_core::entry::{Dir, Entry, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{
-    Caps, Flow, Found, MetaSpec, Place, RemoteWork, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, Who, WriteOutcome,
+    Caps, Digests, Extensions, Flow, Found, MetaSpec, Owners, Place, RemoteWork, ServerSide, ServerSideOp, Sink, Source, Spec, Store,
+    System, Token, Unfinished, Volume, Who, WriteOutcome,
 };
 
 use super::bundles::{batches, weight_of};
@@ -119,11 +120,6 @@ impl Store for Remote {
         &self.place
     }
 
-    /// On the remote host.
-    fn identity(&self) -> Option<(u64, u64)> {
-        Some(self.root.identity)
-    }
-
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         let stat = || {
             let mut to = self.root.request();
@@ -204,27 +200,6 @@ impl Store for Remote {
         create().map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
     }
 
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        RemoteSink::attach(&self.root, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
-    }
-
-    fn has_signatures(&self) -> bool {
-        true
-    }
-
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        self.root.about(name, ops::ABANDON, |to| to.bytes(remote_token(token)), |_| Ok(()))
-    }
-
-    /// An empty token stands for all of them. A remote haul that does not know that refuses.
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        self.root.about(&Name::of(dir), ops::ABANDON, |to| to.bytes(b""), |from| from.number())
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         self.get_items(bundle);
     }
@@ -300,14 +275,53 @@ impl Store for Remote {
         self.root.about(from, ops::RENAME, |request| request.name(to).flag(replace), |_| Ok(()))
     }
 
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        RemoteSource::reopen(&self.root, name).map(|file| Box::new(file) as _).map_err(|e| e.on(name))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions {
+            unfinished: self,
+            server_side: self,
+            digests: self,
+            owners: self,
+            system: self,
+            identity: Some(self.root.identity),
+            ..Extensions::default()
+        }
+    }
+}
+
+impl Unfinished for Remote {
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        RemoteSink::attach(&self.root, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        self.root.about(name, ops::ABANDON, |to| to.bytes(remote_token(token)), |_| Ok(()))
+    }
+
+    /// An empty token stands for all of them. A remote haul that does not know that refuses.
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        self.root.about(&Name::of(dir), ops::ABANDON, |to| to.bytes(b""), |from| from.number())
+    }
+}
+
+impl ServerSide for Remote {
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Remote>(), how) {
             (Some(from), ServerSideOp::Rename) => self.take_over(from, &entry.name, to).map(|()| Some(WriteOutcome::default())),
             (Some(from), ServerSideOp::Link) => self.link_from(from, &entry.name, to).map(|()| Some(WriteOutcome::default())),
             _ => Ok(None),
         }
     }
+}
 
+impl Digests for Remote {
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         let digest = || {
             let mut to = self.root.request();
@@ -317,6 +331,32 @@ impl Store for Remote {
             if digest.len() == algorithm.width() { Ok(Some(digest)) } else { Err(protocol_error("a hash of the wrong length")) }
         };
         digest().map_err(|e| e.on(&entry.name))
+    }
+}
+
+impl Owners for Remote {
+    fn name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        let session = self.root.session()?;
+        let mut to = Writer::new();
+        to.byte(who_to(who)).number(id.into());
+        let answer = session.ask_quick(ops::OWNER_NAME, &[&to.out])?;
+        let mut from = answer.body();
+        if from.flag()? { from.bytes().map(|name| Some(name.into())) } else { Ok(None) }
+    }
+
+    fn id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        let session = self.root.session()?;
+        let mut to = Writer::new();
+        to.byte(who_to(who)).bytes(name);
+        let answer = session.ask_quick(ops::OWNER_ID, &[&to.out])?;
+        let mut from = answer.body();
+        if from.flag()? { from.small().map(Some) } else { Ok(None) }
+    }
+}
+
+impl System for Remote {
+    fn volume(&self) -> Result<Option<Volume>> {
+        self.root.call(ops::VOLUME, &self.root.request())?.body().volume()
     }
 
     fn sync(&self, names: &[&Name]) -> Result<()> {
@@ -328,18 +368,6 @@ impl Store for Remote {
         self.root.call(ops::SETTLE, &to).map(|_| ())
     }
 
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        RemoteSource::reopen(&self.root, name).map(|file| Box::new(file) as _).map_err(|e| e.on(name))
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.root.call(ops::SPACE, &self.root.request())?.body().space()
-    }
-
-    fn volume(&self) -> Result<Option<Volume>> {
-        self.root.call(ops::VOLUME, &self.root.request())?.body().volume()
-    }
-
     fn forget(&self, dir: &Dir) {
         let mut to = self.root.request();
         to.bytes(&dir.path());
@@ -349,23 +377,5 @@ impl Store for Remote {
 
     fn remote_work(&self) -> Option<RemoteWork> {
         self.root.client.standing()?.work_since(self.before?)
-    }
-
-    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        let session = self.root.session()?;
-        let mut to = Writer::new();
-        to.byte(who_to(who)).number(id.into());
-        let answer = session.ask_quick(ops::OWNER_NAME, &[&to.out])?;
-        let mut from = answer.body();
-        if from.flag()? { from.bytes().map(|name| Some(name.into())) } else { Ok(None) }
-    }
-
-    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        let session = self.root.session()?;
-        let mut to = Writer::new();
-        to.byte(who_to(who)).bytes(name);
-        let answer = session.ask_quick(ops::OWNER_ID, &[&to.out])?;
-        let mut from = answer.body();
-        if from.flag()? { from.small().map(Some) } else { Ok(None) }
     }
 }

@@ -33,7 +33,10 @@ use std::sync::{Arc, Mutex};
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Caps, Flow, Found, MetaSpec, Place, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, WriteOutcome};
+use haul_core::store::{
+    Caps, Extensions, Flow, Found, MetaSpec, Place, ServerSide, ServerSideOp, Sink, Source, Spec, Store, System, Token, Unfinished, Volume,
+    WriteOutcome,
+};
 
 pub use channel::Channel;
 pub(crate) use channel::NO_SFTP;
@@ -282,31 +285,6 @@ impl Store for Sftp {
         sink::RemoteSink::create(&self.shared, name, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
     }
 
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        sink::RemoteSink::attach(&self.shared, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
-    }
-
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        Some(Token(self.shared.names.leaf(&entry.name.leaf, entry.stamp()).into()))
-    }
-
-    fn staged(&self, _: &Entry, token: &Token) -> Option<Token> {
-        Some(token.clone())
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
-    }
-
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        let mut left = Vec::new();
-        self.shared.list(dir, Shown::Unfinished, &mut |found| {
-            left.extend(found);
-            Flow::Go
-        })?;
-        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         self.shared.get_bundle(bundle, self.caps.bundle_bytes);
     }
@@ -354,7 +332,45 @@ impl Store for Sftp {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
     }
 
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        let entry = self.stat(name, MetaMask::NONE)?;
+        self.open(&entry, false)
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { unfinished: self, server_side: self, system: self, ..Extensions::default() }
+    }
+}
+
+impl Unfinished for Sftp {
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        sink::RemoteSink::attach(&self.shared, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(self.shared.names.leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn staged(&self, _: &Entry, token: &Token) -> Option<Token> {
+        Some(token.clone())
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut left = Vec::new();
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            left.extend(found);
+            Flow::Go
+        })?;
+        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
+    }
+}
+
+impl ServerSide for Sftp {
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Sftp>(), how) {
             (Some(from), ServerSideOp::Rename) if Arc::ptr_eq(&from.shared.client, &self.shared.client) => {
                 let taken = checked(&entry.name, "rename").and_then(|_| from.shared.path(&entry.name, "rename")).and_then(|from| {
@@ -364,6 +380,18 @@ impl Store for Sftp {
                 taken.map(|()| Some(WriteOutcome::default())).map_err(|e| e.on(to))
             }
             _ => Ok(None),
+        }
+    }
+}
+
+impl System for Sftp {
+    fn volume(&self) -> Result<Option<Volume>> {
+        match self.shared.volume()? {
+            Some((volume, _)) => Ok(Some(volume)),
+            None => {
+                let e = Error::new(ErrorKind::Unsupported, "stat file system");
+                Err(e.because("the server has no statvfs@openssh.com").hint("haul on that host can: see `haul doctor`"))
+            }
         }
     }
 
@@ -386,27 +414,6 @@ impl Store for Sftp {
             }
         }
         Ok(())
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        let entry = self.stat(name, MetaMask::NONE)?;
-        self.open(&entry, false)
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        // File systems that create inodes on demand report 0 of 0.
-        let files = |volume: &Volume| if volume.files == 0 { u64::MAX } else { volume.free_files };
-        Ok(self.shared.volume()?.map(|(volume, _)| Space { bytes: volume.available, files: files(&volume) }))
-    }
-
-    fn volume(&self) -> Result<Option<Volume>> {
-        match self.shared.volume()? {
-            Some((volume, _)) => Ok(Some(volume)),
-            None => {
-                let e = Error::new(ErrorKind::Unsupported, "stat file system");
-                Err(e.because("the server has no statvfs@openssh.com").hint("haul on that host can: see `haul doctor`"))
-            }
-        }
     }
 
     fn forget(&self, dir: &Dir) {

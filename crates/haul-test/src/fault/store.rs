@@ -4,7 +4,6 @@
 use std::any::Any;
 use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
 
 use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
@@ -13,7 +12,8 @@ use haul_core::hash::Algorithm;
 use haul_core::lock::lock;
 use haul_core::option_set::OptionSet;
 use haul_core::store::{
-    Caps, Flow, Found, MetaSpec, Place, RemoteWork, ServerSideOp, Sink, Source, Space, Spec, Store, Token, Volume, Who, WriteOutcome,
+    Caps, Digests, Extensions, Flow, Found, MetaSpec, ObjectOptions, Place, RemoteWork, ServerSide, ServerSideOp, Sink, Source, Spec,
+    Store, System, Token, Unfinished, Volume, WriteOutcome,
 };
 use haul_core::{Error, ErrorKind};
 
@@ -89,14 +89,6 @@ impl Store for Fault {
         self.inner.place()
     }
 
-    fn latency(&self) -> Option<Duration> {
-        self.inner.latency()
-    }
-
-    fn identity(&self) -> Option<(u64, u64)> {
-        self.inner.identity()
-    }
-
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         self.core.run(Op::Stat, name, || self.inner.stat(name, want))
     }
@@ -154,26 +146,6 @@ impl Store for Fault {
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         self.core.run(Op::Create, name, || Ok(self.sink(self.inner.create(name, spec)?, name)))
-    }
-
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        self.core.run(Op::Attach, name, || Ok(self.sink(self.inner.attach(name, token, spec)?, name)))
-    }
-
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        self.inner.staging(entry)
-    }
-
-    fn staged(&self, entry: &Entry, token: &Token) -> Option<Token> {
-        self.inner.staged(entry, token)
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        self.core.run(Op::Abandon, name, || self.inner.abandon(name, token))
-    }
-
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        self.inner.abandon_all(dir)
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
@@ -245,26 +217,80 @@ impl Store for Fault {
         self.core.run(Op::Rename, from, || self.inner.rename(from, to, replace))
     }
 
-    fn copies(&self, from: &dyn Store, size: u64) -> bool {
-        let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
-        self.inner.copies(from, size)
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.core.run(Op::Reopen, name, || Ok(self.source(self.inner.reopen(name)?, name, Op::ReadBack)))
     }
 
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { unfinished: self, server_side: self, digests: self, options: self, system: self, ..self.inner.extensions() }
+    }
+}
+
+impl Unfinished for Fault {
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.core.run(Op::Attach, name, || Ok(self.sink(self.inner.extensions().unfinished.attach(name, token, spec)?, name)))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        self.inner.extensions().unfinished.staging(entry)
+    }
+
+    fn staged(&self, entry: &Entry, token: &Token) -> Option<Token> {
+        self.inner.extensions().unfinished.staged(entry, token)
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        self.core.run(Op::Abandon, name, || self.inner.extensions().unfinished.abandon(name, token))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        self.inner.extensions().unfinished.abandon_all(dir)
+    }
+}
+
+impl ServerSide for Fault {
+    fn copies(&self, from: &dyn Store, size: u64) -> bool {
         let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
-        self.core.run(Op::Take, to, || self.inner.server_side(from, entry, to, how))
+        self.inner.extensions().server_side.copies(from, size)
     }
 
     fn copy_staging(&self, entry: &Entry) -> Option<Token> {
-        self.inner.copy_staging(entry)
+        self.inner.extensions().server_side.copy_staging(entry)
     }
 
-    fn digests(&self) -> Vec<Algorithm> {
-        self.inner.digests()
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+        let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
+        self.core.run(Op::Take, to, || self.inner.extensions().server_side.perform(from, entry, to, how))
+    }
+}
+
+impl Digests for Fault {
+    fn algorithms(&self) -> Vec<Algorithm> {
+        self.inner.extensions().digests.algorithms()
     }
 
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.core.run(Op::Digest, &entry.name, || self.inner.digest(entry, algorithm))
+        self.core.run(Op::Digest, &entry.name, || self.inner.extensions().digests.digest(entry, algorithm))
+    }
+}
+
+impl ObjectOptions for Fault {
+    fn are_set(&self) -> bool {
+        self.inner.extensions().options.are_set()
+    }
+
+    fn apply(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
+        self.core.run(Op::SetMeta, name, || self.inner.extensions().options.apply(name, kind, dry))
+    }
+
+    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
+        self.inner.extensions().options.marker_headers(name)
+    }
+}
+
+impl System for Fault {
+    fn volume(&self) -> Result<Option<Volume>> {
+        self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.extensions().system.volume())
     }
 
     fn sync(&self, names: &[&Name]) -> Result<()> {
@@ -274,34 +300,18 @@ impl Store for Fault {
             match self.core.ask(Op::Sync, &name.path(), false)? {
                 Some(what) if !matches!(what, What::FailAfter(..)) => failure(&what, Op::Sync, name).map_or(Ok(()), Err)?,
                 Some(What::FailAfter(kind, remedy)) => {
-                    self.inner.sync(names)?;
+                    self.inner.extensions().system.sync(names)?;
                     return Err(made(Op::Sync, name, kind, remedy));
                 }
                 _ => {}
             }
         }
-        self.inner.sync(names)
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        self.core.run(Op::Reopen, name, || Ok(self.source(self.inner.reopen(name)?, name, Op::ReadBack)))
-    }
-
-    fn has_signatures(&self) -> bool {
-        self.inner.has_signatures()
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.space())
-    }
-
-    fn volume(&self) -> Result<Option<Volume>> {
-        self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.volume())
+        self.inner.extensions().system.sync(names)
     }
 
     fn forget(&self, dir: &Dir) {
         let forget = || {
-            self.inner.forget(dir);
+            self.inner.extensions().system.forget(dir);
             Ok(())
         };
         let failed: Result<(), Error> = self.core.run(Op::Forget, &Name::of(dir), forget);
@@ -309,27 +319,7 @@ impl Store for Fault {
         drop(failed);
     }
 
-    fn has_options(&self) -> bool {
-        self.inner.has_options()
-    }
-
-    fn apply_options(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
-        self.core.run(Op::SetMeta, name, || self.inner.apply_options(name, kind, dry))
-    }
-
-    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
-        self.inner.marker_headers(name)
-    }
-
     fn remote_work(&self) -> Option<RemoteWork> {
-        self.inner.remote_work()
-    }
-
-    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        self.inner.owner_name(who, id)
-    }
-
-    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        self.inner.owner_id(who, name)
+        self.inner.extensions().system.remote_work()
     }
 }

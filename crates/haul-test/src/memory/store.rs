@@ -7,7 +7,8 @@ use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::hash::Algorithm;
 use haul_core::store::{
-    Caps, Flow, Found, MetaSpec, Place, ServerSideOp, Sink, Source, Space, Spec, Store, Token, WriteOutcome, WriteStyle,
+    Caps, Digests, Extensions, Flow, Found, MetaSpec, Place, ServerSide, ServerSideOp, Sink, Source, Spec, Store, System, Token,
+    Unfinished, WriteOutcome, WriteStyle,
 };
 use haul_core::{ErrorKind, Result};
 
@@ -189,27 +190,6 @@ impl Store for Memory {
         Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token, session }))
     }
 
-    fn attach(&self, name: &Name, token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        self.note("attach", name);
-        self.deny(self.caps.attach, "attach", name)?;
-        let session = lock(&self.shared.sessions).get(&token.0).cloned();
-        match session {
-            Some(session) if lock(&session).name.path() == name.path() => {
-                Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token: token.clone(), session }))
-            }
-            _ => Err(fail(ErrorKind::NotFound, "attach", name).because("there is no such unfinished write")),
-        }
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        self.note("abandon", name);
-        let left = lock(&self.shared.sessions).remove(&token.0);
-        if let Some(left) = left {
-            lock(&left).ended = true;
-        }
-        Ok(())
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         self.log.note("get_bundle", bundle.items.iter().map(|item| item.entry.name.path()));
         let Bundle { items, data, keep, follow, .. } = bundle;
@@ -343,7 +323,50 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn server_side(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.note("reopen", name);
+        let file = self.reach(name, false, "reopen")?;
+        let kind = lock(&file).kind;
+        if kind != Kind::File {
+            return Err(fail(ErrorKind::Changed, "reopen", name).because(format!("it is a {} now", kind.word())));
+        }
+        Ok(Box::new(Open { store: self.handle(), name: name.clone(), file }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { unfinished: self, server_side: self, digests: self, system: self, ..Extensions::default() }
+    }
+}
+
+impl Unfinished for Memory {
+    fn attach(&self, name: &Name, token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.note("attach", name);
+        self.deny(self.caps.attach, "attach", name)?;
+        let session = lock(&self.shared.sessions).get(&token.0).cloned();
+        match session {
+            Some(session) if lock(&session).name.path() == name.path() => {
+                Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token: token.clone(), session }))
+            }
+            _ => Err(fail(ErrorKind::NotFound, "attach", name).because("there is no such unfinished write")),
+        }
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        self.note("abandon", name);
+        let left = lock(&self.shared.sessions).remove(&token.0);
+        if let Some(left) = left {
+            lock(&left).ended = true;
+        }
+        Ok(())
+    }
+}
+
+impl ServerSide for Memory {
+    fn copies(&self, from: &dyn Store, _size: u64) -> bool {
+        self.caps.copies && from.place().shares_service(&self.place)
+    }
+
+    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         let ServerSideOp::Copy(spec, _) = how else { return Ok(None) };
         self.note("take", to);
         let from = from.place();
@@ -366,8 +389,10 @@ impl Store for Memory {
         self.put_inode(to, &copy, true, "copy")?;
         Ok(Some(landed))
     }
+}
 
-    fn digests(&self) -> Vec<Algorithm> {
+impl Digests for Memory {
+    fn algorithms(&self) -> Vec<Algorithm> {
         self.digests.clone()
     }
 
@@ -378,25 +403,12 @@ impl Store for Memory {
         hasher.update(&lock(&file).content.all());
         Ok(Some(hasher.finish()))
     }
+}
 
+impl System for Memory {
     fn sync(&self, names: &[&Name]) -> Result<()> {
         self.log.note("sync", names.iter().map(|name| name.path()));
         Ok(())
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        self.note("reopen", name);
-        let file = self.reach(name, false, "reopen")?;
-        let kind = lock(&file).kind;
-        if kind != Kind::File {
-            return Err(fail(ErrorKind::Changed, "reopen", name).because(format!("it is a {} now", kind.word())));
-        }
-        Ok(Box::new(Open { store: self.handle(), name: name.clone(), file }))
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.log.note("space", std::iter::empty::<Vec<u8>>());
-        Ok(None)
     }
 
     fn forget(&self, dir: &Dir) {

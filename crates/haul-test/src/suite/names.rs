@@ -351,7 +351,7 @@ pub fn a_link_to_a_directory_is_not_entered(f: &Fixture) {
 }
 
 pub fn room_is_told(f: &Fixture) {
-    if let Some(space) = ok(f.store.space()) {
+    if let Some(space) = ok(f.store.extensions().system.space()) {
         assert!(space.bytes > 0 && space.files > 0, "{space:?}");
     }
 }
@@ -362,14 +362,21 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     f.put("source", &content);
     let entry = f.stat("source");
     let spec = spec(&entry, f.chunk());
-    if let Some(landed) = ok(f.store.server_side(&*f.another(), &entry, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD))) {
+    if let Some(landed) =
+        ok(f.store.extensions().server_side.perform(&*f.another(), &entry, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)))
+    {
         assert!(f.get("copy") == content);
         assert!(landed.refused.has(MetaMask::MTIME) || f.stat("copy").mtime == entry.mtime);
     } else {
         f.is_absent("copy");
     }
     assert_eq!(
-        ok(f.store.server_side(&crate::memory::Memory::new(), &entry, &name("copy-2"), ServerSideOp::Copy(&spec, Moved::UNHEARD))),
+        ok(f.store.extensions().server_side.perform(
+            &crate::memory::Memory::new(),
+            &entry,
+            &name("copy-2"),
+            ServerSideOp::Copy(&spec, Moved::UNHEARD)
+        )),
         None
     );
 }

@@ -228,21 +228,21 @@ pub fn what_was_written_can_be_reopened(f: &Fixture) {
     let content = bytes(1, 100_000);
     f.put("d/settled", &content);
     let (one, gone) = (name("d/settled"), name("d/none"));
-    ok(f.store.sync(&[&one]));
+    ok(f.store.extensions().system.sync(&[&one]));
     let source = ok(f.store.reopen(&one));
     assert!(ok(read(&*source, 0..100_000)) == content);
     fails(f.store.reopen(&gone), &[ErrorKind::NotFound, ErrorKind::Vanished], &gone);
-    ok(f.store.sync(&[]));
+    ok(f.store.extensions().system.sync(&[]));
 }
 
 pub fn a_digest_is_that_of_the_content(f: &Fixture) {
     let content = bytes(1, 10_000);
     f.put("digest", &content);
-    let offered = f.store.digests();
+    let offered = f.store.extensions().digests.algorithms();
     for algorithm in Algorithm::ALL {
         let mut hasher = algorithm.begin();
         hasher.update(&content);
-        if let Some(digest) = ok(f.store.digest(&f.stat("digest"), algorithm)) {
+        if let Some(digest) = ok(f.store.extensions().digests.digest(&f.stat("digest"), algorithm)) {
             assert_eq!(digest, hasher.finish(), "{algorithm:?}");
         } else {
             assert!(!offered.contains(&algorithm), "{algorithm:?} is offered");

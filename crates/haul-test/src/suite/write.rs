@@ -132,16 +132,16 @@ pub fn a_session_goes_on_in_another_store(f: &Fixture) {
     let token = sink.token();
     drop(sink);
     if !f.caps().attach {
-        fails(f.another().attach(&entry.name, &token, &spec), &[ErrorKind::Unsupported], &entry.name);
-        return ok(f.store.abandon(&entry.name, &token));
+        fails(f.another().extensions().unfinished.attach(&entry.name, &token, &spec), &[ErrorKind::Unsupported], &entry.name);
+        return ok(f.store.extensions().unfinished.abandon(&entry.name, &token));
     }
     f.is_absent("resumed");
-    let sink = ok(f.another().attach(&entry.name, &token, &spec));
+    let sink = ok(f.another().extensions().unfinished.attach(&entry.name, &token, &spec));
     assert_eq!(sink.token(), token, "the token of a session that goes on is the same");
     receipts.extend(all[2..].iter().map(|chunk| ok(land(&*sink, chunk, &content))));
     ok(sink.commit(&entry, &receipts));
     assert!(f.get("resumed") == content);
-    fails(f.another().attach(&entry.name, &token, &spec), &[ErrorKind::NotFound], &entry.name);
+    fails(f.another().extensions().unfinished.attach(&entry.name, &token, &spec), &[ErrorKind::NotFound], &entry.name);
 }
 
 /// Abandoning is said to be no error when nothing is left, so it may be done twice.
@@ -158,10 +158,10 @@ pub fn a_session_that_was_given_up_is_not_found(f: &Fixture) {
             ok(sink.abort());
         } else {
             drop(sink);
-            ok(f.another().abandon(&entry.name, &token));
+            ok(f.another().extensions().unfinished.abandon(&entry.name, &token));
         }
-        fails(f.another().attach(&entry.name, &token, &spec), &[kind], &entry.name);
-        ok(f.another().abandon(&entry.name, &token));
+        fails(f.another().extensions().unfinished.attach(&entry.name, &token, &spec), &[kind], &entry.name);
+        ok(f.another().extensions().unfinished.abandon(&entry.name, &token));
     }
     assert_eq!(f.names(), before);
 }
@@ -180,8 +180,8 @@ pub fn creating_again_begins_from_nothing(f: &Fixture) {
     ok(write(&*other, &entry, &spec(&entry, chunk), &content));
     assert!(f.get("again") == content);
     // Where each opening has staging names of its own, only the token leads to what another has left.
-    if f.store.staging(&entry) != other.staging(&entry) {
-        ok(other.abandon(&entry.name, &token));
+    if f.store.extensions().unfinished.staging(&entry) != other.extensions().unfinished.staging(&entry) {
+        ok(other.extensions().unfinished.abandon(&entry.name, &token));
     }
     assert_eq!(f.names(), [b"again".to_vec()], "the write that was left over is still there");
 }
@@ -322,7 +322,7 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
     let mut entry = file(name("changing"), content.len() as u64);
     entry.version = 78;
     let sink = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
-    if !f.store.has_signatures() {
+    if !f.store.caps().signatures {
         let refused = sink.reuse(&stamp, 0, 0..8).expect_err("it is denied");
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         return ok(sink.abort());
@@ -373,7 +373,7 @@ pub fn a_staged_file_can_be_read_back(f: &Fixture) {
             Ok(source) => assert!(ok(read(&*source, 0..entry.size)) == content),
             Err(e) => assert!(e.kind() == ErrorKind::Unsupported && f.caps().write != WriteStyle::Anywhere, "{leaf}: {e}"),
         }
-        for algorithm in f.store.digests() {
+        for algorithm in f.store.extensions().digests.algorithms() {
             let mut hasher = algorithm.begin();
             hasher.update(&content);
             assert_eq!(ok(sink.digest(algorithm)), Some(hasher.finish()), "{algorithm:?}");

@@ -92,8 +92,8 @@ fn call(store: &Fault, op: Op) -> haul_core::Result<()> {
         }
         Op::Open => store.open(&listed()?, false).map(drop),
         Op::Create => sink().map(drop),
-        Op::Attach => store.attach(&a, &token, &spec).map(drop),
-        Op::Abandon => store.abandon(&a, &token),
+        Op::Attach => store.extensions().unfinished.attach(&a, &token, &spec).map(drop),
+        Op::Abandon => store.extensions().unfinished.abandon(&a, &token),
         Op::GetBundle => {
             one.items[0].entry = listed()?;
             one.items[0].outcome = Outcome::Listed;
@@ -113,13 +113,15 @@ fn call(store: &Fault, op: Op) -> haul_core::Result<()> {
         Op::ReadXattrs => store.read_xattrs(&mut [entry.clone()], MetaMask::XATTR).remove(0),
         Op::Remove => remove(store, &file(name("none"), 0)),
         Op::Rename => store.rename(&a, &a, true),
-        Op::Take => store.server_side(store, &listed()?, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)).map(drop),
-        Op::Digest => store.digest(&listed()?, haul_core::hash::Algorithm::Md5).map(drop),
-        Op::Sync => store.sync(&[&a]),
+        Op::Take => {
+            store.extensions().server_side.perform(store, &listed()?, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)).map(drop)
+        }
+        Op::Digest => store.extensions().digests.digest(&listed()?, haul_core::hash::Algorithm::Md5).map(drop),
+        Op::Sync => store.extensions().system.sync(&[&a]),
         Op::Reopen => store.reopen(&a).map(drop),
-        Op::Space => store.space().map(drop),
+        Op::Space => store.extensions().system.space().map(drop),
         Op::Forget => {
-            store.forget(&Dir::root());
+            store.extensions().system.forget(&Dir::root());
             Ok(())
         }
         Op::Read => read(&*store.open(&listed()?, false)?, 0..10).map(drop),

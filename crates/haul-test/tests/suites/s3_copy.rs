@@ -81,7 +81,11 @@ fn name(leaf: &str) -> Name {
 fn copy(store: &Objects, from: &str, to: &str, keep: MetaMask) -> haul_core::error::Result<bool> {
     let entry = store.stat(&name(from), MetaMask::NONE)?;
     let spec = Spec { entry: &entry, keep, chunk: 8 * MIB, in_place: false, sync: false };
-    store.server_side(store, &entry, &name(to), ServerSideOp::Copy(&spec, Moved::UNHEARD)).map(|landed| landed.is_some())
+    store
+        .extensions()
+        .server_side
+        .perform(store, &entry, &name(to), ServerSideOp::Copy(&spec, Moved::UNHEARD))
+        .map(|landed| landed.is_some())
 }
 
 #[test]
@@ -254,7 +258,11 @@ fn locks_and_keys_stay_within_the_bucket() {
             ..,
             Action::Answer(Answer::new(200, "<CopyObjectResult><ETag>\"x\"</ETag></CopyObjectResult>")),
         );
-        store.server_side(&elsewhere, &entry, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)).expect("it is copied");
+        store
+            .extensions()
+            .server_side
+            .perform(&elsewhere, &entry, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD))
+            .expect("it is copied");
         let asked = world.server.requests().pop().expect("a request");
         assert_eq!(RULES.iter().filter(|(name, _)| asked.header(name).is_some()).count(), 1, "{:?}", asked.headers);
     }

@@ -25,7 +25,7 @@ pub fn df(asked: &Argument<'_>, flags: &DfFlags, json: bool, out: &mut dyn Write
         return unknown("object stores have no fixed size", "haul du -sh shows the size below an address");
     }
     let (opened, _) = open::existing(asked)?;
-    let Some(volume) = opened.store.volume().map_err(|e| e.at(&asked.path))? else {
+    let Some(volume) = opened.store.extensions().system.volume().map_err(|e| e.at(&asked.path))? else {
         return unknown("the store does not report its size", "haul du -sh shows the size below it");
     };
     let written = if json {

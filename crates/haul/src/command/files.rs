@@ -133,7 +133,7 @@ impl Owners<'_> {
             return show(name);
         }
         let mut known = self.known.lock().expect("no panic while held");
-        let ask = || self.store.owner_name(who, id).ok().flatten().map_or_else(|| id.to_string(), |name| show(&name));
+        let ask = || self.store.extensions().owners.name(who, id).ok().flatten().map_or_else(|| id.to_string(), |name| show(&name));
         known.entry((matches!(who, Who::User), id)).or_insert_with(ask).clone()
     }
 }

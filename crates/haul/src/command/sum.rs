@@ -40,7 +40,7 @@ impl Choice<'_> {
 /// Hashes a whole file: where it lies if the store can, else through one buffer, as fast as the meter lets it.
 pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, meter: &Meter) -> Result<Vec<u8>> {
     use std::io::Read;
-    if let Some(digest) = store.digest(entry, algorithm)? {
+    if let Some(digest) = store.extensions().digests.digest(entry, algorithm)? {
         return Ok(digest);
     }
     let source = store.open(entry, false)?;

@@ -45,7 +45,9 @@ pub fn sentence(spec: &TransferSpec, plan: &Plan) -> String {
         sentence.push_str(&format!(", at most {}", units::rate(limit as f64)));
     }
     // What one system copies by itself is not read back: a move compares sizes before it deletes.
-    let within = job.remove_source && job.target.caps().copies && job.roots.iter().all(|root| job.target.copies(&*root.store, 1));
+    let within = job.remove_source
+        && job.target.caps().copies
+        && job.roots.iter().all(|root| job.target.extensions().server_side.copies(&*root.store, 1));
     if within {
         sentence.push_str(", copied by the server, comparing sizes");
     } else if job.verify {

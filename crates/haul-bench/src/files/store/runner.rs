@@ -176,8 +176,8 @@ impl StoreRunner {
 impl OpRunner for StoreRunner {
     fn enter(&mut self, number: u64) -> Result<()> {
         let leaf = self.task.layout.leaf(self.task.thread, number);
-        self.store.forget(&self.here);
-        self.store.forget(&self.there);
+        self.store.extensions().system.forget(&self.here);
+        self.store.extensions().system.forget(&self.there);
         (self.here, self.there) = (self.tree.child(leaf.as_bytes()), self.other.child(leaf.as_bytes()));
         if self.task.operation == Operation::Read {
             // As a copy does.

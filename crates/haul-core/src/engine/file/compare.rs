@@ -161,8 +161,8 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
     cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
     let differ = !differing.is_empty();
     // Options are set together with attributes that differ.
-    let lacked = if cx.target().has_options() {
-        retry(|| cx.target().apply_options(&name, Kind::File, differ || !cx.writes()))?
+    let lacked = if cx.target().extensions().options.are_set() {
+        retry(|| cx.target().extensions().options.apply(&name, Kind::File, differ || !cx.writes()))?
     } else {
         OptionSet::NONE
     };
@@ -182,7 +182,7 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
         cx.out.keep(Why::Same, entry);
     }
     if cx.job.remove_source && cx.writes() {
-        retry(|| cx.target().sync(&[&name]))?;
+        retry(|| cx.target().extensions().system.sync(&[&name]))?;
         remove_sources(cx, &file.work, std::slice::from_ref(entry));
     }
     cx.sched.items_done(&file.work, 1);

@@ -41,7 +41,7 @@ pub struct Delta {
 impl Delta {
     /// `None` where the whole file is to move: because little is the same, or because that cannot be told without moving it.
     pub fn find(target: &dyn Store, meter: &Arc<Meter>, source: &Arc<dyn Source>, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
-        if entry.size < LEAST || !target.has_signatures() {
+        if entry.size < LEAST || !target.caps().signatures {
             return Ok(None);
         }
         let mut old = Entry::bare(name.clone(), Kind::File);

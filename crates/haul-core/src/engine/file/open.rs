@@ -105,7 +105,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         if retry(|| source.stamp()).map_err(Error::of_source)? != entry.stamp() {
             return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
         }
-        let sink = retry(|| cx.target().attach(&name, token, &spec(cx, entry, *chunk, false)))?;
+        let sink = retry(|| cx.target().extensions().unfinished.attach(&name, token, &spec(cx, entry, *chunk, false)))?;
         let shown = Shown::new(*chunk, std::iter::empty());
         return Ok(Ends {
             source,
@@ -149,7 +149,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
         cx.warn_of_gap();
     }
     // What was changed meanwhile, or came out wrong, moves as a whole the second time.
-    let compares = file.replaces() && !in_place && !file.is_second_try() && cx.job.delta && cx.source(&file.work).has_signatures();
+    let compares = file.replaces() && !in_place && !file.is_second_try() && cx.job.delta && cx.source(&file.work).caps().signatures;
     let delta = if compares && !(cx.job.sparse && entry.is_sparse()) {
         flight.doing("compare");
         let began = Instant::now();
@@ -222,13 +222,13 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name, stamp: Stamp)
     let kept = file.take_kept()?;
     if kept.stamp != stamp {
         // Its parts are of another version. What cannot be removed is in no one's way.
-        let _ = retry(|| cx.target().abandon(name, &kept.token));
+        let _ = retry(|| cx.target().extensions().unfinished.abandon(name, &kept.token));
         if let Some(session) = kept.session {
             cx.journal.dropped(session);
         }
         return None;
     }
-    match retry(|| cx.target().attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
+    match retry(|| cx.target().extensions().unfinished.attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
         Ok(sink) => {
             let receipts: Vec<Receipt> = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
             if let Some(session) = kept.session {
@@ -264,7 +264,7 @@ fn earlier(
         Resume::Fresh => return Ok(None),
         Resume::Continue(old) if entry.stamp().tells_versions() => cx.journal.take_up(old, cx.target().caps().durable),
         Resume::Stale(old) | Resume::Continue(old) => {
-            retry(|| cx.target().abandon(name, &old.token))?;
+            retry(|| cx.target().extensions().unfinished.abandon(name, &old.token))?;
             cx.journal.dropped(old.session);
             return Ok(None);
         }
@@ -275,7 +275,7 @@ fn earlier(
         old.chunk = chunk_of((asked / 4).max(LEAST_CHUNK));
     }
     let attached = match cx.target().caps().attach {
-        true => retry(|| cx.target().attach(name, &old.token, &spec(cx, entry, old.chunk, false))).map(Some),
+        true => retry(|| cx.target().extensions().unfinished.attach(name, &old.token, &spec(cx, entry, old.chunk, false))).map(Some),
         false => Ok(None),
     };
     let sink = match attached {
@@ -310,7 +310,7 @@ fn earlier(
 pub fn stream(cx: &Context, file: &OpenFile, entry: &Entry, chunk: u64) -> Result<Write> {
     let name = cx.target_name(&entry.name);
     if let Resume::Stale(old) | Resume::Continue(old) = cx.past.take(&name.path(), &[entry.stamp()]) {
-        retry(|| cx.target().abandon(&name, &old.token))?;
+        retry(|| cx.target().extensions().unfinished.abandon(&name, &old.token))?;
         cx.journal.dropped(old.session);
     }
     let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
@@ -357,13 +357,13 @@ fn in_parts(cx: &Context) -> bool {
 
 /// Says in the journal under which token the file is about to be staged.
 fn announce(cx: &Context, name: &Name, entry: &Entry) -> Option<u32> {
-    let token = journal::staged(&cx.target().staging(&there(name, entry))?);
+    let token = journal::staged(&cx.target().extensions().unfinished.staging(&there(name, entry))?);
     cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
 }
 
 /// Bytes of the unfinished write of a file: less than what landed if somebody has truncated it since.
 fn staged_size(cx: &Context, name: &Name, entry: &Entry, token: &Token) -> Result<u64> {
-    let Some(token) = cx.target().staged(&there(name, entry), token) else { return Ok(u64::MAX) };
+    let Some(token) = cx.target().extensions().unfinished.staged(&there(name, entry), token) else { return Ok(u64::MAX) };
     match retry(|| cx.target().stat(&Name::new(&name.dir, &token.0), MetaMask::NONE)) {
         Ok(staged) => Ok(staged.size),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),

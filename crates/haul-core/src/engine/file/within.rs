@@ -33,13 +33,14 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
         load.entries = 1;
         let spec = spec(cx, &entry, cx.job.chunk, false);
         // What a kill leaves is known to the next run, which goes on from it or removes it.
-        let token = cx.target().copy_staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() });
+        let token =
+            cx.target().extensions().server_side.copy_staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() });
         let intent = token.and_then(|token| {
             let token = journal::staged(&token);
             cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
         });
         let how = if verifies { ServerSideOp::VerifiedCopy(&spec, Moved(&moved)) } else { ServerSideOp::Copy(&spec, Moved(&moved)) };
-        let landed = retry(|| cx.target().server_side(cx.source(&file.work), &entry, &name, how));
+        let landed = retry(|| cx.target().extensions().server_side.perform(cx.source(&file.work), &entry, &name, how));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;

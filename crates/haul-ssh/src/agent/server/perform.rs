@@ -9,7 +9,8 @@ use std::sync::Arc;
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Found, MetaSpec, Store, Token};
+use haul_core::store::{Found, MetaSpec, Owners, Store, Token};
+use haul_core::user_names::LocalOwners;
 
 use super::bundles::{get_bundle, put_bundle};
 use super::confined::{proc_path, refuse_links};
@@ -105,11 +106,11 @@ impl Agent {
             }
             ops::WORKED => self.account.write(&mut to),
             ops::OWNER_NAME => {
-                let name = haul_core::user_names::name(who_from(from.byte()?)?, from.small()?)?;
+                let name = LocalOwners.name(who_from(from.byte()?)?, from.small()?)?;
                 to.flag(name.is_some()).bytes(&name.unwrap_or_default());
             }
             ops::OWNER_ID => {
-                let id = haul_core::user_names::id(who_from(from.byte()?)?, from.bytes()?)?;
+                let id = LocalOwners.id(who_from(from.byte()?)?, from.bytes()?)?;
                 to.flag(id.is_some()).number(id.unwrap_or_default().into());
             }
             ops::LINK_FROM => {
@@ -180,7 +181,7 @@ impl Agent {
         };
         let real = store.place().root.clone();
         let real = self.options.confined.as_ref().map_or(Ok(real.clone()), |confined| confined.shown(&real))?;
-        let (dev, ino) = store.identity().unwrap_or_default();
+        let (dev, ino) = store.extensions().identity.unwrap_or_default();
         to.bytes(&real).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
         // Added by a later version: how long it has worked so far, and that it can be asked.
         self.account.write(to);
@@ -260,7 +261,7 @@ impl Agent {
                 let spec = names.spec(from)?;
                 let sink = match kind {
                     ops::CREATE => root.store.create(&name, &spec.get())?,
-                    _ => root.store.attach(&name, &Token(from.bytes()?.into()), &spec.get())?,
+                    _ => root.store.extensions().unfinished.attach(&name, &Token(from.bytes()?.into()), &spec.get())?,
                 };
                 to.bytes(&sink.token().0);
                 Open::Sink(sink)
@@ -319,11 +320,11 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             match from.bytes()? {
                 b"" => {
                     let dir = name.dir.child(&name.leaf);
-                    let count = store.abandon_all(&dir);
-                    store.forget(&dir);
+                    let count = store.extensions().unfinished.abandon_all(&dir);
+                    store.extensions().system.forget(&dir);
                     to.number(count?);
                 }
-                token => store.abandon(&name, &Token(token.into()))?,
+                token => store.extensions().unfinished.abandon(&name, &Token(token.into()))?,
             }
         }
         ops::GET_BUNDLE => {
@@ -402,13 +403,13 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         }
         ops::SETTLE => {
             let named: Vec<Name> = (0..from.count()?).map(|_| names.name(from)).collect::<Result<_>>()?;
-            store.sync(&named.iter().collect::<Vec<_>>())?;
+            store.extensions().system.sync(&named.iter().collect::<Vec<_>>())?;
         }
         ops::SPACE => {
-            to.space(&store.space()?);
+            to.space(&store.extensions().system.space()?);
         }
         ops::VOLUME => {
-            to.volume(&store.volume()?);
+            to.volume(&store.extensions().system.volume()?);
         }
         ops::FORGET => root.forget(from.bytes()?),
         _ => return Err(protocol_error("an unknown request")),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, Remedy, Result};
-use haul_core::store::{Caps, Receipt, Space, Volume, WriteOutcome, WriteStyle, time_range};
+use haul_core::store::{Caps, Receipt, Volume, WriteOutcome, WriteStyle, time_range};
 use haul_core::varint;
 
 use super::codes::{TIME_RANGES, error_from, kind_from, proof_from};
@@ -189,10 +189,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    pub fn space(&mut self) -> Result<Option<Space>> {
-        Ok(if self.flag()? { Some(Space { bytes: self.number()?, files: self.number()? }) } else { None })
-    }
-
     pub fn volume(&mut self) -> Result<Option<Volume>> {
         if !self.flag()? {
             return Ok(None);
@@ -232,6 +228,7 @@ impl<'a> Parser<'a> {
             mtime_resolution,
             mtime_range,
             atomic_commit,
+            signatures: true,
             attach,
             direct_create,
             writers_per_file: WRITERS,

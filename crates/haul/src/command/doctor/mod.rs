@@ -303,7 +303,7 @@ fn sftp_facts(host: &sftp::Host, facts: &mut Facts) {
     if facts.home.as_ref().is_none_or(|home| home.free.is_none())
         && let Ok(root) = host.open(&host.absolute(b""), false)
     {
-        let space = root.space().ok().flatten();
+        let space = root.extensions().system.space().ok().flatten();
         let home = facts.home.get_or_insert_default();
         home.path.get_or_insert_with(|| safe(&root.place().root));
         home.free = space.map(|space| space.bytes);

@@ -90,7 +90,7 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -
     };
     for (path, token) in leftovers {
         if let Some(name) = Name::parse(&Dir::root(), path) {
-            store.abandon(&name, token)?;
+            store.extensions().unfinished.abandon(&name, token)?;
         }
     }
     Ok(())
@@ -120,7 +120,7 @@ fn abandon_there(location: &Location, reached: &str, leftovers: &[(Box<[u8]>, To
         };
         for (path, token) in leftovers {
             if let Some(name) = Name::parse(&Dir::root(), path) {
-                store.abandon(&name, token)?;
+                store.extensions().unfinished.abandon(&name, token)?;
             }
         }
     }

@@ -95,7 +95,7 @@ impl<'a> Target<'a> {
     }
 
     pub fn space(&self) -> Result<Option<Space>> {
-        self.store()?.space()
+        self.store()?.extensions().system.space()
     }
 
     pub fn location(&self) -> &Location {
