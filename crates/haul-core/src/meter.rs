@@ -173,7 +173,7 @@ impl Meter {
         if at.is_empty() {
             return Ok((how.hash.then(|| crate::hash::xxh128(b"")), spent));
         }
-        if let Some(reach) = from.reach().filter(|_| !how.sparse)
+        if let Some(reach) = from.extensions().near_data.reach().filter(|_| !how.sparse)
             && let Some(hash) = self.pull(reach, to, at.clone(), how, &mut spent)?
         {
             return Ok((how.hash.then_some(hash), spent));
@@ -199,7 +199,7 @@ impl Meter {
             position = extent.end;
             let mut left = extent;
             if hasher.is_none()
-                && let (Some(source), Some(sink)) = (from.fd(), to.fd())
+                && let (Some(source), Some(sink)) = (from.extensions().fd, to.extensions().fd)
             {
                 let start = left.start;
                 left = self.kernel_copy(source, sink, left, how, &mut spent).map_err(behind(start))?;
@@ -215,13 +215,13 @@ impl Meter {
 
     /// The bytes go from one remote host to the other; they are counted, throttled and cancelled here all the same.
     fn pull(&self, from: Reach, to: &dyn Sink, at: Range<u64>, how: Pass<'_>, spent: &mut Spent) -> Result<Option<u128>> {
-        let mut last = None;
+        let (fill, mut last) = (to.extensions().fill, None);
         let mut next = at.start;
         while next < at.end {
             // A hash is that of the whole.
             let end = if how.hash { at.end } else { (next + self.piece()).min(at.end) };
             let began = Instant::now();
-            let Some(hash) = to.pull(from, next..end, how.hash)? else { return Ok(None) };
+            let Some(hash) = fill.pull(from, next..end, how.hash)? else { return Ok(None) };
             spent.copying += began.elapsed();
             last = Some(hash);
             how.count(end - next);
@@ -293,7 +293,7 @@ impl Meter {
         // Behind a network the answer to the first request is waited for here.
         let mut inner = Spent { reading: began.elapsed(), ..Spent::default() };
         let mut metered = Metered { from: reader, meter: self, hasher, how, spent: &mut inner };
-        let finds_holes = how.sparse && !from.reports_holes();
+        let finds_holes = how.sparse && !from.extensions().reports_holes;
         let written = if finds_holes { write_sparsely(to, at, &mut metered) } else { to.write(at, &mut metered) };
         drop(metered);
         inner.writing = began.elapsed().saturating_sub(inner.sum());
@@ -306,7 +306,7 @@ impl Meter {
     pub fn hash(&self, from: &dyn Source, at: Range<u64>, spent: &mut Spent) -> Result<u128> {
         self.cancel.check()?;
         let began = Instant::now();
-        if let Some(hash) = from.hash(at.clone())? {
+        if let Some(hash) = from.extensions().near_data.hash(at.clone())? {
             self.hashed.fetch_add(at.end - at.start, Ordering::Relaxed);
             spent.reading += began.elapsed();
             return Ok(hash);

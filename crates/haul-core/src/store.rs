@@ -8,6 +8,7 @@ mod caps;
 mod empty;
 mod extensions;
 mod file;
+mod file_extensions;
 pub mod staging;
 
 use std::any::Any;
@@ -21,7 +22,8 @@ pub use empty::Empty;
 pub use extensions::{
     Absent, Digests, Extensions, Moved, ObjectOptions, Owners, RemoteWork, ServerSide, ServerSideOp, Space, System, Unfinished, Volume, Who,
 };
-pub use file::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
+pub use file::{Chunk, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
+pub use file_extensions::{ContentChecksum, ContentVerifier, Fill, NearData, OnChunks, Reach, SinkExtensions, SinkState, SourceExtensions};
 
 use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};

@@ -19,7 +19,7 @@ use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
 use haul_core::receipt;
-use haul_core::store::{Chunk, Reach, Receipt, Sink, Source, Token, WriteOutcome};
+use haul_core::store::{Chunk, Fill, Reach, Receipt, Sink, SinkExtensions, SinkState, Source, Token, WriteOutcome};
 
 use super::change;
 use super::control::command;
@@ -315,12 +315,6 @@ impl Sink for BlockSink {
         self.transfer(range, |lane| lane.send(0, bytes, OP)).map_err(|e| self.explained(e))
     }
 
-    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
-        // Nobody sees the bytes that a hash could be made of.
-        let passed = !hash && self.relay(from, at).map_err(|e| self.explained(e))?;
-        Ok(passed.then_some(0))
-    }
-
     fn hole(&self, at: Range<u64>) -> Result<()> {
         self.write(at, &mut io::repeat(0))
     }
@@ -329,19 +323,9 @@ impl Sink for BlockSink {
         self.land(chunk).map(|()| Box::default()).map_err(|e| self.explained(e))
     }
 
-    fn keeps(&self, receipt: &Receipt) -> bool {
-        let start = u64::from(receipt.index).saturating_mul(self.staged.chunk);
-        start.saturating_add(self.staged.chunk).min(self.staged.size) <= self.reach
-    }
-
     fn reread(&self) -> Result<Box<dyn Source>> {
         self.arrive().map_err(|e| self.explained(e))?;
         self.staged.reread()
-    }
-
-    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.arrive().map_err(|e| self.explained(e))?;
-        self.staged.digest(algorithm)
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
@@ -350,6 +334,30 @@ impl Sink for BlockSink {
 
     fn abort(&self) -> Result<()> {
         self.remove().map_err(|e| self.explained(e))
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { fill: self, state: self, ..SinkExtensions::default() }
+    }
+}
+
+impl Fill for BlockSink {
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        // Nobody sees the bytes that a hash could be made of.
+        let passed = !hash && self.relay(from, at).map_err(|e| self.explained(e))?;
+        Ok(passed.then_some(0))
+    }
+}
+
+impl SinkState for BlockSink {
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let start = u64::from(receipt.index).saturating_mul(self.staged.chunk);
+        start.saturating_add(self.staged.chunk).min(self.staged.size) <= self.reach
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.arrive().map_err(|e| self.explained(e))?;
+        self.staged.digest(algorithm)
     }
 }
 

@@ -10,7 +10,7 @@ use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
 use haul_core::receipt;
-use haul_core::store::{Chunk, Receipt, Sink, Source, Token, WriteOutcome};
+use haul_core::store::{Chunk, Receipt, Sink, SinkExtensions, SinkState, Source, Token, WriteOutcome};
 
 use super::change;
 use super::control::command;
@@ -306,6 +306,40 @@ impl Sink for FtpSink {
         self.write(at, &mut io::repeat(0))
     }
 
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        if let Some(split) = self.split.get() {
+            return split.land(&chunk.at).map(|()| Box::default()).map_err(|e| e.on(&self.staged.name));
+        }
+        let mut state = lock(&self.state);
+        if chunk.at.start < self.before {
+            self.finish(&mut state).map_err(|e| e.renamed(&self.staged.name))?;
+        }
+        if state.reach >= chunk.at.end && !state.unsure {
+            return Ok(Box::default());
+        }
+        let e = Error::new(ErrorKind::Io, "write").on(&self.staged.name).remedy_is(Remedy::Again);
+        Err(e.because("it was not sent whole"))
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        drop(self.arrive().map_err(|e| e.renamed(&self.staged.name))?);
+        self.staged.reread()
+    }
+
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
+        self.conclude(entry, receipts).map_err(|e| e.on(&self.staged.name))
+    }
+
+    fn abort(&self) -> Result<()> {
+        self.remove().map_err(|e| e.on(&self.staged.name))
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { state: self, ..SinkExtensions::default() }
+    }
+}
+
+impl SinkState for FtpSink {
     fn takes_ranges(&self) -> bool {
         if self.split.get().is_some() {
             return true;
@@ -325,42 +359,14 @@ impl Sink for FtpSink {
         true
     }
 
-    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
-        if let Some(split) = self.split.get() {
-            return split.land(&chunk.at).map(|()| Box::default()).map_err(|e| e.on(&self.staged.name));
-        }
-        let mut state = lock(&self.state);
-        if chunk.at.start < self.before {
-            self.finish(&mut state).map_err(|e| e.renamed(&self.staged.name))?;
-        }
-        if state.reach >= chunk.at.end && !state.unsure {
-            return Ok(Box::default());
-        }
-        let e = Error::new(ErrorKind::Io, "write").on(&self.staged.name).remedy_is(Remedy::Again);
-        Err(e.because("it was not sent whole"))
-    }
-
     fn keeps(&self, receipt: &Receipt) -> bool {
         let start = u64::from(receipt.index).saturating_mul(self.staged.chunk);
         start.saturating_add(self.staged.chunk).min(self.staged.size) <= lock(&self.state).reach
     }
 
-    fn reread(&self) -> Result<Box<dyn Source>> {
-        drop(self.arrive().map_err(|e| e.renamed(&self.staged.name))?);
-        self.staged.reread()
-    }
-
     fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         drop(self.arrive().map_err(|e| e.renamed(&self.staged.name))?);
         self.staged.digest(algorithm)
-    }
-
-    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
-        self.conclude(entry, receipts).map_err(|e| e.on(&self.staged.name))
-    }
-
-    fn abort(&self) -> Result<()> {
-        self.remove().map_err(|e| e.on(&self.staged.name))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::entry::{Entry, Kind, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Reach, Source};
+use haul_core::store::{NearData, Reach, Source, SourceExtensions};
 
 use super::control::{command, failure};
 use super::data::{Data, Failed};
@@ -291,10 +291,6 @@ impl Source for FtpFile {
         *end = at.end.max(*end);
     }
 
-    fn reach(&self) -> Option<Reach> {
-        self.opened.reach()
-    }
-
     fn stamp(&self) -> Result<Stamp> {
         let found = self.shared.pool.take()?.look(&self.path, false, "stat").map_err(|e| e.on(&self.name))?;
         let mut now = stamp(&found);
@@ -303,6 +299,16 @@ impl Source for FtpFile {
         }
         now.version = self.stamp.version;
         Ok(now)
+    }
+
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions { near_data: self, ..SourceExtensions::default() }
+    }
+}
+
+impl NearData for FtpFile {
+    fn reach(&self) -> Option<Reach> {
+        self.opened.reach()
     }
 }
 

@@ -11,9 +11,9 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::lock::lock;
 use haul_core::receipt;
-use haul_core::store::{Receipt, Sink, Source, Spec, Token, WriteOutcome};
+use haul_core::store::{Fill, Receipt, Sink, SinkExtensions, SinkState, Source, Spec, Token, WriteOutcome};
 use haul_core::stripe::Layout;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
@@ -329,19 +329,10 @@ impl Sink for FileSink {
         written.map_err(|e| e.wrote(next - at.start))
     }
 
-    /// One that speaks at close may have lost bytes that it took before it says that it is full.
-    fn keeps_in_failure(&self) -> bool {
-        !self.shared.file_system.speaks_at_close
-    }
-
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.put(bytes, at)?;
         self.written.fetch_max(at + bytes.len() as u64, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        rustix::fs::fsync(&self.fd).map_err(|e| self.failed(e, "sync"))
     }
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
@@ -359,10 +350,6 @@ impl Sink for FileSink {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.zeros(at),
             Err(e) => Err(self.failed(e, "punch hole")),
         }
-    }
-
-    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        self.copy_old(old, from, at).map_err(|e| e.on(&self.name))
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
@@ -408,7 +395,21 @@ impl Sink for FileSink {
         }
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.fd.as_fd())
+    fn extensions(&self) -> SinkExtensions<'_> {
+        // A file system that speaks at close may have lost bytes that it took before it says that it is full.
+        let keeps_in_failure = !self.shared.file_system.speaks_at_close;
+        SinkExtensions { keeps_in_failure, fd: Some(self.fd.as_fd()), fill: self, state: self, ..SinkExtensions::default() }
+    }
+}
+
+impl Fill for FileSink {
+    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        self.copy_old(old, from, at).map_err(|e| e.on(&self.name))
+    }
+}
+
+impl SinkState for FileSink {
+    fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.fd).map_err(|e| self.failed(e, "sync"))
     }
 }

@@ -8,8 +8,8 @@ use haul_core::entry::{Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::xxh128;
 use haul_core::signature::{Signature, SignatureBuilder};
-use haul_core::store::{OnChunks, Source};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use haul_core::store::{NearData, OnChunks, Source, SourceExtensions};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, openat};
 use rustix::io::Errno;
 
@@ -106,10 +106,6 @@ impl Source for FileSource {
         Ok(xxh128(&ctime.to_le_bytes()) as u64)
     }
 
-    fn reports_holes(&self) -> bool {
-        true
-    }
-
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         let mut parts = Vec::new();
         let mut from = at.start;
@@ -137,6 +133,12 @@ impl Source for FileSource {
         super::xattr::read_fd(&self.fd, want, self.privileged).map_err(|e| fail(e, "read extended attributes").on(&self.name))
     }
 
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions { reports_holes: true, fd: Some(self.fd.as_fd()), near_data: self, ..SourceExtensions::default() }
+    }
+}
+
+impl NearData for FileSource {
     fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
         let mut builder = SignatureBuilder::new(average)?;
         let mut buffer = vec![0; 1 << 20];
@@ -152,10 +154,6 @@ impl Source for FileSource {
             at += count as u64;
             each(count as u64, &builder.chunks()[before..])?;
         }
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.fd.as_fd())
     }
 }
 

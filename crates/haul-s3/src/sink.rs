@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_core::entry::{Entry, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Chunk, Receipt, Sink, Spec, Token, WriteOutcome, chunks};
+use haul_core::store::{Chunk, Receipt, Sink, SinkExtensions, SinkState, Spec, Token, WriteOutcome, chunks};
 
 use super::attributes;
 use super::bucket::{Bucket, Put};
@@ -336,12 +336,6 @@ impl Sink for Writing {
         }
     }
 
-    fn keeps(&self, receipt: &Receipt) -> bool {
-        let UploadState::Upload { algorithm, progress, .. } = &self.state else { return true };
-        let Some(part) = part_of(receipt, *algorithm) else { return false };
-        self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
-    }
-
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         let written =
             attributes::write(entry, self.keep, self.bucket.options.used()).of_its_kind("commit").map_err(|e| e.on(&self.name))?;
@@ -365,10 +359,6 @@ impl Sink for Writing {
         Ok(WriteOutcome { refused: written.refused, ino: 0 })
     }
 
-    fn uploads_on_commit(&self) -> bool {
-        matches!(self.state, UploadState::Buffered { .. })
-    }
-
     fn abort(&self) -> Result<()> {
         match &self.state {
             UploadState::Buffered { bytes, .. } => {
@@ -377,5 +367,17 @@ impl Sink for Writing {
             }
             UploadState::Upload { id, .. } => self.bucket.abort(&self.key, id).map_err(|e| e.on(&self.name)),
         }
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { uploads_on_commit: matches!(self.state, UploadState::Buffered { .. }), state: self, ..SinkExtensions::default() }
+    }
+}
+
+impl SinkState for Writing {
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let UploadState::Upload { algorithm, progress, .. } = &self.state else { return true };
+        let Some(part) = part_of(receipt, *algorithm) else { return false };
+        self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{self, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{ContentVerifier, Source};
+use haul_core::store::{ContentChecksum, ContentVerifier, Source, SourceExtensions};
 
 use super::bucket::{Bucket, Head};
 use super::call::Answer;
@@ -287,20 +287,25 @@ impl Source for Reading {
         Ok(self.entry.stamp())
     }
 
-    fn checksum_block(&self) -> Option<u64> {
-        lock(self.verifier.as_ref()?).checksum_block()
+    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
+        Ok(self.entry.xattrs.as_deref().cloned().unwrap_or_default())
     }
 
-    fn unverified(&self) -> Option<Range<u64>> {
-        lock(self.verifier.as_ref()?).unverified()
-    }
-
-    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
-        if let Some(verifier) = &self.verifier {
-            let mut watch = lock(verifier).watch(at);
-            watch.update(bytes);
-            lock(verifier).take(watch);
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions {
+            in_order: self.bucket.client.ignores_ranges.load(Ordering::Relaxed),
+            has_prefetched_content: self.has_prefetched_content,
+            headers: Some(&self.headers),
+            checksum: self,
+            ..SourceExtensions::default()
         }
+    }
+}
+
+impl ContentChecksum for Reading {
+    fn text(&self) -> Option<String> {
+        let whole = self.checksums.stored.iter().find(|stored| stored.kind == Kind::Whole && !stored.etag)?;
+        Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
     }
 
     fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
@@ -326,25 +331,20 @@ impl Source for Reading {
         Ok(None)
     }
 
-    fn in_order(&self) -> bool {
-        self.bucket.client.ignores_ranges.load(Ordering::Relaxed)
+    fn block(&self) -> Option<u64> {
+        lock(self.verifier.as_ref()?).checksum_block()
     }
 
-    fn headers(&self) -> Option<Arc<entry::Headers>> {
-        Some(self.headers.clone())
+    fn unverified(&self) -> Option<Range<u64>> {
+        lock(self.verifier.as_ref()?).unverified()
     }
 
-    fn has_prefetched_content(&self) -> bool {
-        self.has_prefetched_content
-    }
-
-    fn stored_checksum(&self) -> Option<String> {
-        let whole = self.checksums.stored.iter().find(|stored| stored.kind == Kind::Whole && !stored.etag)?;
-        Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
-    }
-
-    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
-        Ok(self.entry.xattrs.as_deref().cloned().unwrap_or_default())
+    fn feed(&self, at: u64, bytes: &[u8]) {
+        if let Some(verifier) = &self.verifier {
+            let mut watch = lock(verifier).watch(at);
+            watch.update(bytes);
+            lock(verifier).take(watch);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Source;
+use haul_core::store::{ContentChecksum, Source, SourceExtensions};
 use http::header::{HeaderValue, RANGE};
 use http::{StatusCode, Uri};
 
@@ -127,10 +127,6 @@ impl Source for WebFile {
         Ok(Box::new(Streamed { file: self, reader: answer.body.into_reader(), digest }))
     }
 
-    fn in_order(&self) -> bool {
-        !self.facts.ranges
-    }
-
     fn hint_sequential(&self, at: Range<u64>) {
         lock(&self.announced).insert(at.start, at.end);
     }
@@ -152,11 +148,17 @@ impl Source for WebFile {
         Ok(self.entry.stamp())
     }
 
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions { in_order: !self.facts.ranges, checksum: self, ..SourceExtensions::default() }
+    }
+}
+
+impl ContentChecksum for WebFile {
     fn unverified(&self) -> Option<Range<u64>> {
         lock(self.verifier.as_ref()?).unverified()
     }
 
-    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
+    fn feed(&self, at: u64, bytes: &[u8]) {
         if let Some(verifier) = &self.verifier {
             let mut watch = lock(verifier).watch(at);
             watch.update(bytes);

@@ -119,7 +119,7 @@ impl<'a> Side<'a> {
     fn digest(&self, cx: &Context, algorithm: Algorithm, spent: &mut Spent) -> Result<Option<Vec<u8>>> {
         let began = Instant::now();
         let digest = || match self.sink {
-            Some(sink) => sink.digest(algorithm),
+            Some(sink) => sink.extensions().state.digest(algorithm),
             None => self.store.extensions().digests.digest(self.entry, algorithm),
         };
         let digest = match () {

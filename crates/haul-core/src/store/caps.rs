@@ -200,7 +200,7 @@ pub enum WriteStyle {
     /// S3: numbered parts of a bounded size.
     Parts { least: u64, most: u64, count: u32 },
     /// Plain FTP: one stream; a chunk is a place to resume from. With more than one writer a sink may come to take ranges
-    /// ([`super::Sink::takes_ranges`]).
+    /// ([`super::SinkState::takes_ranges`]).
     InOrder,
 }
 

@@ -143,7 +143,7 @@ pub trait ServerSide {
 /// Hashes of whole files that the store computes.
 pub trait Digests {
     /// The algorithms of `digest` that cost less than reading the file from here, the best one first: `check -c` and `--verify` use
-    /// the first that suits. Empty where content is read, or hashed in ranges ([`super::Source::hash`]).
+    /// the first that suits. Empty where content is read, or hashed in ranges ([`super::NearData::hash`]).
     fn algorithms(&self) -> Vec<Algorithm> {
         Vec::new()
     }

@@ -2,16 +2,10 @@
 
 use std::io::Read;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 
-use super::{WriteOutcome, WriteStyle};
+use super::{SinkExtensions, SourceExtensions, WriteOutcome, WriteStyle};
 use crate::entry::{Entry, MetaMask, Stamp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::Algorithm;
-use crate::signature::{CdcChunk, Signature};
-
-/// Hears of the bytes that were read since its last call, and of the chunks that ended in them.
-pub type OnChunks<'a> = dyn FnMut(u64, &[CdcChunk]) -> Result<()> + 'a;
 
 /// Part of a file: bytes `at`, the `index`-th of its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,23 +59,6 @@ pub struct Spec<'a> {
     pub sync: bool,
 }
 
-/// A file that is open on another machine, as a third one can be told of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
-    /// Which conversation with a machine knows the file; unique in the process.
-    pub host: u64,
-    /// The file's number there.
-    pub file: u64,
-}
-
-/// Decides whether bytes, given in order, are the content of another file.
-pub trait ContentVerifier: Send {
-    fn update(&mut self, bytes: &[u8]);
-
-    /// `None` where what is known of that file does not suffice to tell.
-    fn verdict(self: Box<Self>) -> Option<bool>;
-}
-
 /// One file, open for reading at any place.
 pub trait Source: Send + Sync {
     /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
@@ -118,82 +95,15 @@ pub trait Source: Send + Sync {
         Ok(vec![at])
     }
 
-    /// Whether [`Source::data`] reports holes; else blocks of zeros are taken for such where holes are wanted.
-    fn reports_holes(&self) -> bool {
-        false
-    }
-
-    /// What an object store keeps of it beside attributes.
-    fn headers(&self) -> Option<std::sync::Arc<crate::entry::Headers>> {
-        None
-    }
-
     /// Extended attributes and ACLs of what is open.
     fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs> {
         let _ = want;
         Ok(crate::entry::Xattrs::default())
     }
 
-    /// The signature of the whole content with chunks of `average` bytes, made where the content is; `Ok(None)` if it would have to
-    /// be read over a network. `each` gets the bytes read since its last call with the chunks found in them, and may stop it; the
-    /// end of the file may add one more chunk.
-    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
-        let _ = (average, each);
-        Ok(None)
-    }
-
-    /// XXH3-128 of the bytes of `at`, computed where they lie; `Ok(None)` where they have to be read for it.
-    fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
-        let _ = at;
-        Ok(None)
-    }
-
-    /// A verifier that decides by a stored checksum whether bytes are this file's content, without reading it.
-    fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
-        Ok(None)
-    }
-
-    /// The store has checksums of stretches of so many bytes, the last one shorter, and verifies each that is read by one read
-    /// from its start to its end.
-    fn checksum_block(&self) -> Option<u64> {
-        None
-    }
-
-    /// The first bytes not verified yet, because they were not read, or not in order: [`Source::feed_verifier`] is to see them.
-    /// [`Source::stamp`] is `Corrupt` once all were seen and differ from the stored checksum.
-    fn unverified(&self) -> Option<Range<u64>> {
-        None
-    }
-
-    /// Shows bytes that were read before, beginning with those of [`Source::unverified`].
-    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
-        let _ = (at, bytes);
-    }
-
-    /// What the store says of the content. Equal text means equal content; text that differs behind an equal prefix (up to the
-    /// colon) means other content.
-    fn stored_checksum(&self) -> Option<String> {
-        None
-    }
-
-    /// Whatever is in front of a range is read with it: one worker reads all, from start to end.
-    fn in_order(&self) -> bool {
-        false
-    }
-
-    /// The content, or its beginning, came with the answer to `open`, whose time counts as reading.
-    fn has_prefetched_content(&self) -> bool {
-        false
-    }
-
-    /// For a sink on another machine to read from by itself.
-    fn reach(&self) -> Option<Reach> {
-        None
-    }
-
-    /// For the kernel to copy from: `copy_file_range`, `splice`.
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// What only some sources offer.
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions::default()
     }
 }
 
@@ -214,52 +124,10 @@ pub trait Sink: Send + Sync {
     /// Makes `at` read as zeros without writing them, where the store can.
     fn hole(&self, at: Range<u64>) -> Result<()>;
 
-    /// Fills `at` with bytes from `from` on of the file that still has the final name, without their passing through here.
-    /// `Changed` if that file is not `old`, now or at commit; `Unsupported` where `Store::has_signatures` denies.
-    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        let _ = (old, from, at);
-        Err(Error::new(ErrorKind::Unsupported, "reuse"))
-    }
-
-    /// Writes `at` with the same bytes of a file on another machine, without their passing through here. Returns their XXH3-128,
-    /// if wanted; `Ok(None)` if the two machines cannot reach each other.
-    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
-        let _ = (from, at, hash);
-        Ok(None)
-    }
-
-    /// Whether a sink of a store that is written [`WriteStyle::InOrder`] takes chunks in any order from here on, and from several workers
-    /// at once. It may begin to while the file is written, and does not stop.
-    fn takes_ranges(&self) -> bool {
-        false
-    }
-
-    /// Whether chunks are taken from the first to the last only, though the store is not written [`WriteStyle::InOrder`]: its server
-    /// has refused others. What was open when it did so fails, to be opened anew.
-    fn in_order(&self) -> bool {
-        false
-    }
-
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
         let _ = chunk;
         Ok(Box::default())
-    }
-
-    /// What was written through this sink survives its process and its machine: said of chunks that another process commits.
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether the bytes that were taken before a failure are there in spite of it.
-    fn keeps_in_failure(&self) -> bool {
-        true
-    }
-
-    /// Whether the store still has what a receipt from before `attach` says has landed.
-    fn keeps(&self, receipt: &Receipt) -> bool {
-        let _ = receipt;
-        true
     }
 
     /// The written bytes past the page cache, for verifying before a commit. `Unsupported` where only a committed file can be
@@ -268,28 +136,16 @@ pub trait Sink: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "reread"))
     }
 
-    /// The hash of all that was written, as the store computes it before the commit; `Ok(None)` if it cannot. A store with
-    /// `Store::digests` can.
-    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        let _ = algorithm;
-        Ok(None)
-    }
-
     /// Sets attributes, then the final name. `entry` is the source as of its last byte, of `entry.size` bytes. With a receipt
     /// missing it is an error and nothing changes.
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome>;
 
-    /// The content goes to the store with `commit`: what that takes is writing.
-    fn uploads_on_commit(&self) -> bool {
-        false
-    }
-
     /// Removes every trace of the write.
     fn abort(&self) -> Result<()>;
 
-    /// For the kernel to copy to.
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// What only some sinks offer.
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions::default()
     }
 }
 

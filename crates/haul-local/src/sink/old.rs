@@ -1,4 +1,4 @@
-//! The old version of a file, as far as a new one is made of its parts: see [`Sink::reuse`](haul_core::store::Sink::reuse).
+//! The old version of a file, as far as a new one is made of its parts: see [`Fill::reuse`](haul_core::store::Fill::reuse).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::fill::fill_whole;
-use haul_core::store::{Chunk, Reach, Receipt, Sink, Source, Spec, Token, WriteOutcome};
+use haul_core::store::{Chunk, Fill, Reach, Receipt, Sink, SinkExtensions, Source, Spec, Token, WriteOutcome};
 
 use super::handle::{Handle, OpenFile};
 use super::link::Ticket;
@@ -197,33 +197,6 @@ impl Sink for RemoteSink {
         self.fill(ops::HOLE, &at, |to| to.range(&at))
     }
 
-    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        self.fill(ops::REUSE, &at, |to| to.stamp(old).number(from).range(&at))
-    }
-
-    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
-        let pull = || {
-            self.finish_overlapping(&at)?;
-            let file = self.file()?;
-            let peer = if file.session.id == from.host { 0 } else { from.host };
-            if peer != 0 && !lock(&file.session.linked_peers).contains(&peer) {
-                return Ok(None);
-            }
-            let request = file.request(|to| to.number(peer).number(from.file).range(&at).flag(hash));
-            match file.session.control.ask(ops::PULL, &[&request], 0)?.wait() {
-                Ok(answer) if hash => answer.body().hash().map(Some),
-                Ok(_) => Ok(Some(0)),
-                Err(e) if e.op() == "pull" && e.kind() == ErrorKind::NotFound => {
-                    // The hosts have lost their connection: the rest goes through this machine.
-                    lock(&file.session.linked_peers).remove(&peer);
-                    Ok(None)
-                }
-                Err(e) => Err(e),
-            }
-        };
-        pull().map_err(|e: Error| e.on(&self.name))
-    }
-
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
         self.settle(&chunk.at).map_err(|e| e.on(&self.name))?;
         Ok(Box::default())
@@ -255,5 +228,38 @@ impl Sink for RemoteSink {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             aborted => aborted.map(|_| ()).map_err(|e| e.on(&self.name)),
         }
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { fill: self, ..SinkExtensions::default() }
+    }
+}
+
+impl Fill for RemoteSink {
+    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        self.fill(ops::REUSE, &at, |to| to.stamp(old).number(from).range(&at))
+    }
+
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        let pull = || {
+            self.finish_overlapping(&at)?;
+            let file = self.file()?;
+            let peer = if file.session.id == from.host { 0 } else { from.host };
+            if peer != 0 && !lock(&file.session.linked_peers).contains(&peer) {
+                return Ok(None);
+            }
+            let request = file.request(|to| to.number(peer).number(from.file).range(&at).flag(hash));
+            match file.session.control.ask(ops::PULL, &[&request], 0)?.wait() {
+                Ok(answer) if hash => answer.body().hash().map(Some),
+                Ok(_) => Ok(Some(0)),
+                Err(e) if e.op() == "pull" && e.kind() == ErrorKind::NotFound => {
+                    // The hosts have lost their connection: the rest goes through this machine.
+                    lock(&file.session.linked_peers).remove(&peer);
+                    Ok(None)
+                }
+                Err(e) => Err(e),
+            }
+        };
+        pull().map_err(|e: Error| e.on(&self.name))
     }
 }

@@ -9,7 +9,7 @@ use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, Result};
 use haul_core::signature::Signature;
 use haul_core::signature::wire::Incoming;
-use haul_core::store::{OnChunks, Reach, Source};
+use haul_core::store::{NearData, OnChunks, Reach, Source, SourceExtensions};
 
 use super::frame::{Frame, kind, lost};
 use super::handle::{Handle, OpenFile};
@@ -146,11 +146,6 @@ impl Source for RemoteSource {
         Ok(Box::new(Reader::new(self, pieces, at, hint_sequential)))
     }
 
-    fn reach(&self) -> Option<Reach> {
-        let file = self.file().ok()?;
-        Some(Reach { host: file.session.id, file: file.number })
-    }
-
     fn prefetch(&self, parts: &[Range<u64>]) {
         let Ok(file) = self.file() else { return };
         let mut ahead = lock(&self.ahead);
@@ -175,10 +170,6 @@ impl Source for RemoteSource {
         self.call(ops::STAMP, |to| to, |answer| answer.body().stamp())
     }
 
-    fn reports_holes(&self) -> bool {
-        true
-    }
-
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         let read = |answer: &Frame| {
             let mut from = answer.body();
@@ -197,6 +188,17 @@ impl Source for RemoteSource {
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
         self.call(ops::XATTRS, |to| to.mask(want), |answer| answer.body().xattrs())
+    }
+
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions { reports_holes: true, near_data: self, ..SourceExtensions::default() }
+    }
+}
+
+impl NearData for RemoteSource {
+    fn reach(&self) -> Option<Reach> {
+        let file = self.file().ok()?;
+        Some(Reach { host: file.session.id, file: file.number })
     }
 
     fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
-use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteOutcome};
+use haul_core::store::{Chunk, Receipt, Sink, SinkExtensions, Source, Spec, Token, WriteOutcome};
 
 use super::channel::Channel;
 use super::client::{attrs, done, is_unexplained, may_exist};
@@ -274,10 +274,6 @@ impl Sink for RemoteSink {
         self.write_all(at, from).map_err(|e| if e.op() == "read" { e.on(&self.name) } else { self.shared.explain(e).on(&self.name) })
     }
 
-    fn in_order(&self) -> bool {
-        self.shared.client.in_order()
-    }
-
     fn hole(&self, at: Range<u64>) -> Result<()> {
         let end = lock(&self.written).get(&(at.start / self.chunk.max(1))).copied().unwrap_or(0);
         if self.made && at.start >= end {
@@ -316,5 +312,9 @@ impl Sink for RemoteSink {
             return Ok(());
         }
         self.shared.remove_file(&self.path, "remove").map_err(|e| e.on(&self.name))
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { in_order: self.shared.client.in_order(), ..SinkExtensions::default() }
     }
 }

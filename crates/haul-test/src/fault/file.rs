@@ -2,13 +2,13 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::hash::Algorithm;
-use haul_core::signature::Signature;
-use haul_core::store::{Chunk, ContentVerifier, OnChunks, Reach, Receipt, Sink, Source, Token, WriteOutcome};
+use haul_core::store::{
+    Absent, Chunk, ContentChecksum, Receipt, Sink, SinkExtensions, SinkState, Source, SourceExtensions, Token, WriteOutcome,
+};
 use haul_core::{Error, Result};
 
 use super::{Core, Op, Under, What, failure};
@@ -53,11 +53,6 @@ impl Source for Reading {
         Ok(self.bent(self.inner.stream()?, what, 1 << 20, under))
     }
 
-    /// What goes from one remote host to another passes every rule by.
-    fn reach(&self) -> Option<Reach> {
-        if self.core.is_watched(self.op) { None } else { self.inner.reach() }
-    }
-
     fn prefetch(&self, parts: &[Range<u64>]) {
         self.inner.prefetch(parts);
     }
@@ -74,10 +69,6 @@ impl Source for Reading {
         self.inner.change()
     }
 
-    fn reports_holes(&self) -> bool {
-        self.inner.reports_holes()
-    }
-
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.core.run(Op::Data, &self.name, || self.inner.data(at))
     }
@@ -86,51 +77,24 @@ impl Source for Reading {
         self.core.run(Op::Xattrs, &self.name, || self.inner.xattrs(want))
     }
 
-    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
-        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.signature(average, each) }
+    /// What the kernel copies, and what the store says or does of itself, passes every rule by: none of it once reading is watched.
+    fn extensions(&self) -> SourceExtensions<'_> {
+        let inner = self.inner.extensions();
+        if self.core.is_watched(self.op) { SourceExtensions { fd: None, checksum: self, near_data: &Absent, ..inner } } else { inner }
     }
+}
 
-    /// A hash that the store makes of itself passes every rule by, too.
-    fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
-        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.hash(at) }
-    }
-
-    /// So does what the store says of the content.
-    fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
-        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.verifier() }
-    }
-
-    fn checksum_block(&self) -> Option<u64> {
-        self.inner.checksum_block()
+impl ContentChecksum for Reading {
+    fn block(&self) -> Option<u64> {
+        self.inner.extensions().checksum.block()
     }
 
     fn unverified(&self) -> Option<Range<u64>> {
-        self.inner.unverified()
+        self.inner.extensions().checksum.unverified()
     }
 
-    fn feed_verifier(&self, at: u64, bytes: &[u8]) {
-        self.inner.feed_verifier(at, bytes);
-    }
-
-    fn in_order(&self) -> bool {
-        self.inner.in_order()
-    }
-
-    fn headers(&self) -> Option<std::sync::Arc<haul_core::entry::Headers>> {
-        self.inner.headers()
-    }
-
-    fn has_prefetched_content(&self) -> bool {
-        self.inner.has_prefetched_content()
-    }
-
-    fn stored_checksum(&self) -> Option<String> {
-        if self.core.is_watched(self.op) { None } else { self.inner.stored_checksum() }
-    }
-
-    /// What the kernel copies passes every rule by: no descriptor once reading is watched.
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        if self.core.is_watched(self.op) { None } else { self.inner.fd() }
+    fn feed(&self, at: u64, bytes: &[u8]) {
+        self.inner.extensions().checksum.feed(at, bytes);
     }
 }
 
@@ -212,32 +176,8 @@ impl Sink for Writing {
         self.core.run(Op::Hole, &self.name, || self.inner.hole(at))
     }
 
-    fn in_order(&self) -> bool {
-        self.inner.in_order()
-    }
-
-    fn takes_ranges(&self) -> bool {
-        self.inner.takes_ranges()
-    }
-
-    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
-        self.inner.pull(from, at, hash)
-    }
-
-    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        self.inner.reuse(old, from, at)
-    }
-
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
         self.core.run(Op::Landed, &self.name, || self.inner.landed(chunk))
-    }
-
-    fn keeps_in_failure(&self) -> bool {
-        self.inner.keeps_in_failure()
-    }
-
-    fn keeps(&self, receipt: &Receipt) -> bool {
-        self.inner.keeps(receipt)
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
@@ -247,28 +187,35 @@ impl Sink for Writing {
         })
     }
 
-    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.core.run(Op::Digest, &self.name, || self.inner.digest(algorithm))
-    }
-
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.core.run(Op::Commit, &self.name, || self.inner.commit(entry, receipts))
-    }
-
-    fn uploads_on_commit(&self) -> bool {
-        self.inner.uploads_on_commit()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
     }
 
     fn abort(&self) -> Result<()> {
         self.core.run(Op::Abort, &self.name, || self.inner.abort())
     }
 
-    /// As for a source: none once writing is watched.
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        if self.core.is_watched(Op::Write) { None } else { self.inner.fd() }
+    /// As for a source: no descriptor once writing is watched.
+    fn extensions(&self) -> SinkExtensions<'_> {
+        let inner = self.inner.extensions();
+        SinkExtensions { fd: inner.fd.filter(|_| !self.core.is_watched(Op::Write)), state: self, ..inner }
+    }
+}
+
+impl SinkState for Writing {
+    fn takes_ranges(&self) -> bool {
+        self.inner.extensions().state.takes_ranges()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.extensions().state.sync()
+    }
+
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        self.inner.extensions().state.keeps(receipt)
+    }
+
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.core.run(Op::Digest, &self.name, || self.inner.extensions().state.digest(algorithm))
     }
 }

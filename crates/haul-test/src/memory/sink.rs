@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::hash::{Algorithm, xxh128};
-use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteOutcome, WriteStyle, chunks};
+use haul_core::store::{
+    Chunk, Receipt, Sink, SinkExtensions, SinkState, Source, SourceExtensions, Spec, Token, WriteOutcome, WriteStyle, chunks,
+};
 use haul_core::{Error, ErrorKind, Result};
 
 use super::tree::File;
@@ -37,10 +39,6 @@ impl Source for Open {
         Ok(self.store.shown(self.name.clone(), &lock(&self.file), MetaMask::NONE).stamp())
     }
 
-    fn reports_holes(&self) -> bool {
-        true
-    }
-
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.store.log.note("data", [self.name.path()].into_iter());
         Ok(lock(&self.file).content.data(at))
@@ -48,6 +46,10 @@ impl Source for Open {
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
         Ok(extended_of(&lock(&self.file), want, self.store.caps.sets))
+    }
+
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions { reports_holes: true, ..SourceExtensions::default() }
     }
 }
 
@@ -275,18 +277,6 @@ impl Sink for Writing {
         })
     }
 
-    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.note("digest");
-        if !self.store.digests.contains(&algorithm) {
-            return Ok(None);
-        }
-        self.with("digest", |session| {
-            let mut hasher = algorithm.begin();
-            hasher.update(&lock(&session.file).content.all());
-            Ok(Some(hasher.finish()))
-        })
-    }
-
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
         self.note("commit");
         self.with("commit", |session| {
@@ -314,5 +304,23 @@ impl Sink for Writing {
         let mut session = lock(&self.session);
         self.end(&mut session);
         Ok(())
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { state: self, ..SinkExtensions::default() }
+    }
+}
+
+impl SinkState for Writing {
+    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.note("digest");
+        if !self.store.digests.contains(&algorithm) {
+            return Ok(None);
+        }
+        self.with("digest", |session| {
+            let mut hasher = algorithm.begin();
+            hasher.update(&lock(&session.file).content.all());
+            Ok(Some(hasher.finish()))
+        })
     }
 }

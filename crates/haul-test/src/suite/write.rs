@@ -323,13 +323,13 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
     entry.version = 78;
     let sink = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
     if !f.store.caps().signatures {
-        let refused = sink.reuse(&stamp, 0, 0..8).expect_err("it is denied");
+        let refused = sink.extensions().fill.reuse(&stamp, 0, 0..8).expect_err("it is denied");
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         return ok(sink.abort());
     }
     let average = 16 << 10;
     let mut read = 0;
-    let signature = ok(ok(f.store.open(&f.stat("changing"), false)).signature(average, &mut |bytes, _| {
+    let signature = ok(ok(f.store.open(&f.stat("changing"), false)).extensions().near_data.signature(average, &mut |bytes, _| {
         read += bytes;
         Ok(())
     }))
@@ -339,7 +339,7 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
     expected.push(&old);
     assert!(signature.chunks() == expected.finish().chunks(), "the signature is that of another content");
     ok(sink.write(0..8, &mut &b"in front"[..]));
-    ok(sink.reuse(&stamp, 0, 8..200_008));
+    ok(sink.extensions().fill.reuse(&stamp, 0, 8..200_008));
     ok(sink.write(200_008..200_014, &mut &b"behind"[..]));
     let chunk = Chunk { index: 0, at: 0..entry.size };
     let receipt = Receipt { index: 0, tag: ok(sink.landed(&chunk)), hash: None };
@@ -347,12 +347,12 @@ pub fn what_the_old_version_has_is_reused(f: &Fixture) {
     assert!(f.get("changing") == content);
 
     let again = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
-    let other = again.reuse(&stamp, 0, 0..entry.size).and_then(|()| again.landed(&chunk).map(|_| ()));
+    let other = again.extensions().fill.reuse(&stamp, 0, 0..entry.size).and_then(|()| again.landed(&chunk).map(|_| ()));
     assert_eq!(other.expect_err("it is another version now").kind(), ErrorKind::Changed);
     ok(again.abort());
     let now = ok(ok(f.store.open(&f.stat("changing"), false)).stamp());
     let again = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
-    ok(again.reuse(&now, 0, 0..entry.size));
+    ok(again.extensions().fill.reuse(&now, 0, 0..entry.size));
     ok(again.landed(&chunk));
     let mut in_place = file(name("changing"), 9);
     in_place.mtime.secs = 5;
@@ -376,7 +376,7 @@ pub fn a_staged_file_can_be_read_back(f: &Fixture) {
         for algorithm in f.store.extensions().digests.algorithms() {
             let mut hasher = algorithm.begin();
             hasher.update(&content);
-            assert_eq!(ok(sink.digest(algorithm)), Some(hasher.finish()), "{algorithm:?}");
+            assert_eq!(ok(sink.extensions().state.digest(algorithm)), Some(hasher.finish()), "{algorithm:?}");
         }
         f.is_absent(leaf);
         ok(sink.commit(&entry, &receipts));

@@ -131,7 +131,7 @@ fn carry_in_steps(cx: &Context, ends: &Ends, chunk: &mut Chunk, counter: &Atomic
         if let Err(e) = &passed
             && landed.is_ok()
             && e.written() > 0
-            && ends.sink.keeps_in_failure()
+            && ends.sink.extensions().keeps_in_failure
         {
             // Without it the next run sends these bytes again.
             let _ = record(chunk, next + e.written());

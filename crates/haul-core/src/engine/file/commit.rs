@@ -67,7 +67,7 @@ pub fn conclude(
     }
     let began = Instant::now();
     let landed = commit(cx, ends, &name, entry, receipts);
-    if ends.sink.uploads_on_commit() {
+    if ends.sink.extensions().uploads_on_commit {
         let took = began.elapsed();
         cx.out.report().times.writing += took;
         spent.writing += took;

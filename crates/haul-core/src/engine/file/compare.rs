@@ -105,7 +105,7 @@ fn same_content(cx: &Context, file: &OpenFile, entry: &Entry, (store, name): (&d
             return Ok(same);
         }
         let caps = cx.source(&file.work).caps().read_ranges && store.caps().read_ranges;
-        let ranges = caps && !ours.in_order() && !theirs.in_order();
+        let ranges = caps && !ours.extensions().in_order && !theirs.extensions().in_order;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
             let hash = |from: &dyn Source, spent: &mut Spent| retry(|| cx.meter.hash(from, part.at.clone(), spent));
             Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
@@ -129,14 +129,14 @@ fn told(
     (theirs, theirs_spent): (&dyn Source, &mut Spent),
     size: u64,
 ) -> Result<Option<bool>> {
-    if let (Some(here), Some(there)) = (ours.stored_checksum(), theirs.stored_checksum()) {
+    if let (Some(here), Some(there)) = (ours.extensions().checksum.text(), theirs.extensions().checksum.text()) {
         let kind = |claim: &str| claim.split_once(':').map(|(kind, _)| kind.to_string());
         if kind(&here) == kind(&there) {
             return Ok(Some(here == there));
         }
     }
     for (judging, read, spent) in [(theirs, ours, ours_spent), (ours, theirs, theirs_spent)] {
-        if let Some(mut verifier) = retry(|| judging.verifier())? {
+        if let Some(mut verifier) = retry(|| judging.extensions().checksum.verifier())? {
             cx.meter.look(read, 0..size, spent, &mut |bytes| verifier.update(bytes))?;
             if let Some(same) = verifier.verdict() {
                 return Ok(Some(same));

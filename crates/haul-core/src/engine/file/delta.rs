@@ -92,6 +92,7 @@ impl Delta {
     ) -> Result<(Option<u128>, Spent)> {
         let mut spent = Spent::default();
         let chunk = (at.end - at.start).max(1);
+        let fill = to.extensions().fill;
         // Returns the ranges that are still open.
         let carry = |parts: Vec<Part>, spent: &mut Spent| -> Result<Vec<Range<u64>>> {
             let mut open = Vec::new();
@@ -100,7 +101,7 @@ impl Delta {
                     Part::Same { old, at } => {
                         meter.check()?;
                         let (bytes, began) = (at.end - at.start, Instant::now());
-                        to.reuse(&self.old, old, at)?;
+                        fill.reuse(&self.old, old, at)?;
                         spent.copying += began.elapsed();
                         reused(bytes);
                     }

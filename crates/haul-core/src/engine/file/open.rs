@@ -78,8 +78,11 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
 
 /// Whether only one worker can move chunks, from the first to the last.
 fn is_in_order(cx: &Context, ends: &Ends) -> bool {
-    let is_written = cx.target().caps().write == WriteStyle::InOrder && !ends.sink.takes_ranges();
-    is_written || ends.sink.in_order() || ends.source.in_order() || ordered_verify::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
+    let is_written = cx.target().caps().write == WriteStyle::InOrder && !ends.sink.extensions().state.takes_ranges();
+    is_written
+        || ends.sink.extensions().in_order
+        || ends.source.extensions().in_order
+        || ordered_verify::is_in_order(&*ends.source, &*ends.sink, ends.chunk)
 }
 
 /// Lets other workers join, once the destination takes ranges.
@@ -164,7 +167,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     file.lends.store(lends, Ordering::Relaxed);
     (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
     let Write { sink, chunk, session, intent, .. } = Write { receipts: Vec::new(), ..write };
-    let digested = source.reach().is_some() && cx.digests.are_shared(cx.source(&file.work), cx.target());
+    let digested = source.extensions().near_data.reach().is_some() && cx.digests.are_shared(cx.source(&file.work), cx.target());
     let shown = Shown::new(chunk, landed.into_iter());
     Ok(Ends { source, sink, session, stamp, intent, chunk, delta, digested, shown, flight: flight.clone() })
 }
@@ -186,12 +189,12 @@ fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spe
             entry.ctime = now.ctime;
         }
     }
-    entry.headers = source.headers();
+    entry.headers = source.extensions().headers.cloned();
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {
         entry.xattrs = Some(Box::new(retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
     }
-    if source.has_prefetched_content() {
+    if source.extensions().has_prefetched_content {
         let took = began.elapsed();
         cx.out.report().times.reading += took;
         // It is in what the caller measures: for the sum only.
@@ -230,7 +233,7 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name, stamp: Stamp)
     }
     match retry(|| cx.target().extensions().unfinished.attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
         Ok(sink) => {
-            let receipts: Vec<Receipt> = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
+            let receipts: Vec<Receipt> = kept.receipts.into_iter().filter(|receipt| sink.extensions().state.keeps(receipt)).collect();
             if let Some(session) = kept.session {
                 let path = name.path().into_boxed_slice();
                 let landed = journal::Chunks::default();
@@ -345,7 +348,7 @@ fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, m
     let two_seconds = second.map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
     let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK)).min(most);
     let is_one = entry.size <= cx.job.one_part && in_parts(cx);
-    let in_pieces = !is_one && cx.source(&file.work).caps().read_ranges && !source.in_order();
+    let in_pieces = !is_one && cx.source(&file.work).caps().read_ranges && !source.extensions().in_order;
     let asked = if in_pieces { asked } else { asked.max(entry.size) };
     let chunk = chunk_size(ordered_verify::fitting(asked, source, !caps.remote), entry.size, caps.write);
     chunk.checked_next_multiple_of(caps.chunk_unit.max(1)).unwrap_or(chunk)
@@ -385,7 +388,7 @@ pub fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> S
 /// its sum only.
 fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &mut Spent) -> Vec<Receipt> {
     if !old.landed.any_foreign() || cx.target().caps().durable {
-        return old.landed.receipts().filter(|receipt| sink.keeps(receipt)).collect();
+        return old.landed.receipts().filter(|receipt| sink.extensions().state.keeps(receipt)).collect();
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
     let mut again = Spent::default();

@@ -27,13 +27,18 @@ pub struct Shown {
 /// The chunk size at which most of what is read needs no second look.
 pub fn fitting(asked: u64, source: &dyn Source, reads_back: bool) -> u64 {
     let most = if reads_back { asked } else { asked.max(STRETCH_MOST) };
-    source.checksum_block().filter(|stretch| (1..=most).contains(stretch)).map_or(asked, |stretch| asked.div_ceil(stretch) * stretch)
+    source
+        .extensions()
+        .checksum
+        .block()
+        .filter(|stretch| (1..=most).contains(stretch))
+        .map_or(asked, |stretch| asked.div_ceil(stretch) * stretch)
 }
 
 /// Whether the file has to be read by one worker from its start to its end.
 pub fn is_in_order(source: &dyn Source, sink: &dyn Sink, chunk: u64) -> bool {
-    let fits = source.checksum_block().is_some_and(|stretch| chunk.is_multiple_of(stretch));
-    !fits && sink.fd().is_none() && source.unverified().is_some()
+    let fits = source.extensions().checksum.block().is_some_and(|stretch| chunk.is_multiple_of(stretch));
+    !fits && sink.extensions().fd.is_none() && source.extensions().checksum.unverified().is_some()
 }
 
 impl Shown {
@@ -43,7 +48,7 @@ impl Shown {
 
     /// A chunk has landed. What comes back is how long showing took: hashing.
     pub fn landed(&self, meter: &Meter, chunk: &Chunk, source: &dyn Source, sink: &dyn Sink) -> Result<Duration> {
-        if source.unverified().is_none() {
+        if source.extensions().checksum.unverified().is_none() {
             return Ok(Duration::ZERO);
         }
         self.landed.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk.index);
@@ -71,7 +76,8 @@ impl Shown {
         let mut staged = None;
         let mut buffer = Vec::new();
         let mut spent = Duration::ZERO;
-        while let Some(gap) = source.unverified() {
+        let checksum = source.extensions().checksum;
+        while let Some(gap) = checksum.unverified() {
             let until = self.end_of_landed(gap.start).min(gap.end);
             if until <= gap.start {
                 break;
@@ -90,7 +96,7 @@ impl Shown {
                     return Err(Error::new(ErrorKind::Corrupt, "read back").because("the staging file became shorter"));
                 }
                 let began = Instant::now();
-                source.feed_verifier(at, &buffer[..count]);
+                checksum.feed(at, &buffer[..count]);
                 spent += began.elapsed();
                 meter.read(count as u64);
                 at += count as u64;
@@ -111,5 +117,5 @@ impl Shown {
 
 /// What is being written, for reading: it is in the page cache still.
 fn reopened(sink: &dyn Sink) -> Option<File> {
-    File::open(format!("/proc/self/fd/{}", sink.fd()?.as_raw_fd())).ok()
+    File::open(format!("/proc/self/fd/{}", sink.extensions().fd?.as_raw_fd())).ok()
 }

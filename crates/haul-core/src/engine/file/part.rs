@@ -144,7 +144,7 @@ pub fn report(cx: &Context, file: &OpenFile, worth: usize) {
 
 fn synced(file: &OpenFile) -> bool {
     let ends = file.state().ends.clone();
-    ends.is_none_or(|ends| ends.sink.sync().is_ok())
+    ends.is_none_or(|ends| ends.sink.extensions().state.sync().is_ok())
 }
 
 /// This rank is done with its part, whether all of it has landed or not.

@@ -146,7 +146,7 @@ pub fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
         Ok(landed) => done(cx, file, ends, &entry, landed),
         Err(e) => {
             // What goes with the commit has not arrived without it. A chunk that failed is refused already, and has no receipt.
-            if ends.sink.uploads_on_commit() && !receipts.is_empty() {
+            if ends.sink.extensions().uploads_on_commit && !receipts.is_empty() {
                 cx.meter.refuse(ends.flight.moved.load(Ordering::Relaxed));
             }
             failure::failed(cx, file, ends, &entry, receipts, e);

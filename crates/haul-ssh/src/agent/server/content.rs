@@ -32,7 +32,7 @@ impl Agent {
         };
         let (mut read, mut sent) = (0, 0);
         let mut encoded = wire::header(average).to_vec();
-        let signature = file.source()?.signature(average, &mut |bytes, chunks| {
+        let signature = file.source()?.extensions().near_data.signature(average, &mut |bytes, chunks| {
             read += bytes;
             sent += chunks.len();
             wire::encode(chunks, &mut encoded);

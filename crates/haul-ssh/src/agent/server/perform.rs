@@ -58,7 +58,7 @@ impl Agent {
             ops::SIGNATURE => return self.signature(&mut from, reply),
             ops::REUSE => {
                 let file = self.files.get(from.number()?)?;
-                file.sink()?.reuse(&from.stamp()?, from.number()?, from.range()?)?;
+                file.sink()?.extensions().fill.reuse(&from.stamp()?, from.number()?, from.range()?)?;
             }
             ops::WRITE => self.write(&mut from)?,
             ops::HOLE => {

@@ -91,7 +91,7 @@ fn copy_here(source: &Open, sink: &dyn Sink, at: Range<u64>, hasher: Option<&mut
     let source: &dyn Source = source.source()?;
     let mut left = at;
     if hasher.is_none()
-        && let (Some(from), Some(to)) = (source.fd(), sink.fd())
+        && let (Some(from), Some(to)) = (source.extensions().fd, sink.extensions().fd)
     {
         left.start += copy_range(from, left.start, to, left.clone())?;
     }

@@ -57,7 +57,7 @@ impl Live {
     pub fn make(&self, version: Version, from: &dyn Source, average: u32, size: u64, meter: &Meter) {
         let _ended = Ended(self);
         let mut given = 0;
-        let made = from.signature(average, &mut |bytes, chunks| {
+        let made = from.extensions().near_data.signature(average, &mut |bytes, chunks| {
             meter.read(bytes);
             meter.check()?;
             if self.is_cancelled.load(Ordering::Relaxed) {

@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::lock::lock;
 use crate::signature::wire::{self, Incoming};
 use crate::signature::{CdcChunk, HASH, Signature};
-use crate::store::{Chunk, OnChunks, Receipt, Token, WriteOutcome};
+use crate::store::{Chunk, Fill, NearData, OnChunks, Receipt, SinkExtensions, SourceExtensions, Token, WriteOutcome};
 
 const MB: u64 = 1 << 20;
 /// A chunk, and so a unit of the letters below.
@@ -48,6 +48,12 @@ impl Source for Version {
         Ok(Stamp { size: self.size(), ..Stamp::default() })
     }
 
+    fn extensions(&self) -> SourceExtensions<'_> {
+        SourceExtensions { near_data: self, ..SourceExtensions::default() }
+    }
+}
+
+impl NearData for Version {
     fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
         let mut next = 0;
         // Without another turn it is not read to its end.
@@ -100,11 +106,6 @@ impl Sink for Seen {
         unreachable!("there are no holes")
     }
 
-    fn reuse(&self, _: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        lock(&self.0).push((at, Some(from)));
-        Ok(())
-    }
-
     fn landed(&self, _: &Chunk) -> Result<Box<[u8]>> {
         Ok(Box::default())
     }
@@ -114,6 +115,17 @@ impl Sink for Seen {
     }
 
     fn abort(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn extensions(&self) -> SinkExtensions<'_> {
+        SinkExtensions { fill: self, ..SinkExtensions::default() }
+    }
+}
+
+impl Fill for Seen {
+    fn reuse(&self, _: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        lock(&self.0).push((at, Some(from)));
         Ok(())
     }
 }
