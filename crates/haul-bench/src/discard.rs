@@ -4,11 +4,10 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::store::{Caps, Flow, Found, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteOutcome, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, MetaSpec, Place, Receipt, Sink, Source, Spec, Store, Token, Tuning, WriteOutcome};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::device::{Device, Stream};
@@ -31,30 +30,8 @@ pub struct Counts {
 
 impl Default for Discard {
     fn default() -> Self {
-        let caps = Caps {
-            groups: None,
-            write: WriteStyle::Anywhere,
-            holes: true,
-            read_ranges: true,
-            dirs: true,
-            links: true,
-            specials: true,
-            hard_links: true,
-            sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
-            link_sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
-            lists: MetaMask::BASIC,
-            remote: false,
-            mtime_resolution: Duration::from_nanos(1),
-            atomic_commit: true,
-            direct_create: true,
-            writers_per_file: 4,
-            bundle_bytes: 1 << 20,
-            bundle_files: 1000,
-            proof: Proof::Cache,
-            ..Caps::minimal()
-        };
-        let place =
-            Place { scheme: "discard", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
+        let caps = Caps { tuning: Tuning { writers_per_file: 4, ..Caps::posix().tuning }, ..Caps::posix() };
+        let place = Place { scheme: "discard", root: b"/".to_vec(), ..Place::default() };
         Discard { caps, place, counts: Arc::default(), device: None }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time};
 use haul_core::hash::xxh128;
-use haul_core::store::{Caps, Flow, Place, Proof, Source, Store};
+use haul_core::store::{AttributeCaps, Caps, Flow, Place, Proof, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::device::{Device, Stream};
@@ -49,19 +49,15 @@ const BLOCK: usize = 2 << 20;
 impl Synthetic {
     pub fn new(dirs: u64, files: u64, size: u64) -> Self {
         let caps = Caps {
-            groups: None,
             read_ranges: true,
             dirs: true,
-            lists: STATED,
             remote: false,
-            mtime_resolution: Duration::from_nanos(1),
-            bundle_bytes: 1 << 20,
-            bundle_files: 1000,
             proof: Proof::Cache,
+            attributes: AttributeCaps { lists: STATED, mtime_resolution: Duration::from_nanos(1), ..AttributeCaps::minimal() },
+            tuning: Caps::posix().tuning,
             ..Caps::minimal()
         };
-        let place =
-            Place { scheme: "synthetic", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
+        let place = Place { scheme: "synthetic", root: b"/".to_vec(), ..Place::default() };
         Synthetic { dirs, files, size, holds: Holds::Own, caps, place }
     }
 

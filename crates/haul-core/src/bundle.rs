@@ -17,8 +17,8 @@ pub struct WriteOutcome {
     pub ino: u64,
 }
 
-/// A reusable buffer of small files: `get_bundle` fills it, `put_bundle` empties it. Bounded by `Caps::bundle_bytes` and
-/// `Caps::bundle_files`.
+/// A reusable buffer of small files: `get_bundle` fills it, `put_bundle` empties it. Bounded by `Tuning::bundle_bytes` and
+/// `Tuning::bundle_files`.
 #[derive(Debug, Default)]
 pub struct Bundle {
     pub items: Vec<Item>,

@@ -119,6 +119,8 @@ impl MetaMask {
     pub const CONTEXT: Self = MetaMask(128);
     /// Size and kind are known: every complete entry has it.
     pub const BASIC: Self = MetaMask(256);
+    /// All that can be given to a file: those above but `BASIC`.
+    pub const SETTABLE: Self = MetaMask(255);
     pub const ATIME: Self = MetaMask(512);
     /// Beside refused attributes only: mode or times were refused for want of permission, not because they are not supported.
     pub const DENIED: Self = MetaMask(1024);

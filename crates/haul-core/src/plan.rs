@@ -118,9 +118,9 @@ pub struct Planner {
     pub range: TimeRange,
     /// Attributes that are both wanted and keepable; ownership only as far as this user may set it.
     pub keep: MetaMask,
-    /// `Caps::link_sets` of the destination.
+    /// `AttributeCaps::link_sets` of the destination.
     pub link_sets: MetaMask,
-    /// `Caps::groups` of the destination.
+    /// `AttributeCaps::groups` of the destination.
     pub groups: Option<Vec<u32>>,
     /// Nothing is set: modes are compared as they are, also bits that could not be.
     pub compares_only: bool,

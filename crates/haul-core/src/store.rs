@@ -17,7 +17,7 @@ use std::io::Read;
 use std::time::Instant;
 
 pub use crate::bundle::WriteOutcome;
-pub use caps::{Caps, Proof, Runs, WriteStyle, check_destination, check_source, time_range};
+pub use caps::{AttributeCaps, Caps, NameRules, Proof, Runs, Tuning, WriteStyle, check_destination, check_source, time_range};
 pub use empty::Empty;
 pub use extensions::{
     Absent, Digests, Extensions, Moved, ObjectOptions, Owners, RemoteWork, ServerSide, ServerSideOp, Space, System, Unfinished, Volume, Who,
@@ -45,9 +45,10 @@ pub struct MetaSpec<'a> {
 }
 
 /// Identifies a place for server-side copies and journals: stores with equal `scheme`, `endpoint` and `volume` share one system.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     pub scheme: &'static str,
+    pub form: AddressForm,
     /// Host and port as the user reaches it; empty for local.
     pub endpoint: String,
     /// Who asks there, where one run may ask as several: a profile of an object store; else empty.
@@ -58,11 +59,24 @@ pub struct Place {
     pub root: Vec<u8>,
 }
 
+/// How the address of a place is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AddressForm {
+    #[default]
+    Url,
+    /// As a URL, or as `host:path`: the user can log in there.
+    Host,
+    /// A URL that does not name the service.
+    Service,
+    /// The path alone.
+    Path,
+}
+
 impl Place {
     /// As the user would type it, without credentials.
     pub fn words(&self) -> String {
         let root = crate::entry::show(&self.root);
-        if self.scheme == "local" { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
+        if self.form == AddressForm::Path { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
     }
 
     /// Whether one service and account hold both: whether an account may read what another may is not known.
@@ -70,9 +84,12 @@ impl Place {
         (self.scheme, &self.endpoint, &self.account) == (other.scheme, &other.endpoint, &other.account)
     }
 
-    /// Scheme, endpoint and account where the typed address does not contain them: of an object store. Else empty.
+    /// Scheme, endpoint and account where the typed address does not contain them. Else empty.
     pub fn service(&self) -> String {
-        if self.scheme == "s3" { format!("s3 {} {}", self.endpoint, self.account).trim_end().to_string() } else { String::new() }
+        match self.form {
+            AddressForm::Service => format!("{} {} {}", self.scheme, self.endpoint, self.account).trim_end().to_string(),
+            _ => String::new(),
+        }
     }
 }
 

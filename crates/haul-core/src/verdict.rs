@@ -23,7 +23,7 @@ use crate::entry::show;
 use crate::hint::Choice;
 use crate::pace::Alone;
 use crate::report::Report;
-use crate::store::{Place, RemoteWork};
+use crate::store::{AddressForm, Place, RemoteWork};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -70,7 +70,7 @@ pub struct RemoteHost {
 
 impl End {
     fn of(place: &Place) -> End {
-        let ssh = place.scheme == "ssh";
+        let ssh = place.form == AddressForm::Host;
         let words = match ssh && !place.endpoint.contains(':') {
             true => format!("{}:{}", place.endpoint, show(&place.root)),
             false => place.words(),

@@ -232,8 +232,8 @@ impl FtpHost {
             scheme: self.scheme,
             endpoint: self.endpoint.clone(),
             account: self.account.clone(),
-            volume: String::new(),
             root: path.to_vec(),
+            ..Place::default()
         };
         Ok(Arc::new(Ftp::new(
             self.pool.clone(),

@@ -8,8 +8,8 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{
-    Caps, Digests, Extensions, Flow, Found, MetaSpec, Place, Runs, ServerSide, ServerSideOp, Sink, Source, Spec, Store, Token, Unfinished,
-    WriteOutcome, WriteStyle,
+    AttributeCaps, Caps, Digests, Extensions, Flow, Found, MetaSpec, NameRules, Place, Runs, ServerSide, ServerSideOp, Sink, Source, Spec,
+    Store, Token, Tuning, Unfinished, WriteOutcome, WriteStyle,
 };
 
 use super::block_sink::BlockSink;
@@ -109,22 +109,21 @@ impl Ftp {
         let connections = u32::try_from(pool.most()).unwrap_or(1);
         let caps = Caps {
             write: if blocks { WriteStyle::Anywhere } else { WriteStyle::InOrder },
-            writers_per_file: if blocks || get(&features.restarts_writing) { connections.min(WRITERS) } else { 1 },
             read_ranges: true,
             dirs: true,
-            sets,
-            lists: MetaMask::BASIC.with(kept(MetaMask::MTIME, timed)),
             atomic_commit: features.replaces,
             durable: true,
             attach: true,
-            // All data nodes send one file to one reader.
-            readers_per_file: if features.stripes() > 0 && get(&features.extended_reads) { 1 } else { connections.min(READERS) },
-            runs: if get(&features.extended_reads) { Runs::Fixed } else { Runs::Open },
-            one_line_names: true,
-            text_names: features.utf8,
-            plain_names: features.plain,
-            name_max: paths::NAME_MOST,
-            bundle_files: if blocks { 256 } else { 32 },
+            names: NameRules { one_line: true, text: features.utf8, plain: features.plain, max: paths::NAME_MOST, ..NameRules::minimal() },
+            attributes: AttributeCaps { sets, lists: MetaMask::BASIC.with(kept(MetaMask::MTIME, timed)), ..AttributeCaps::minimal() },
+            tuning: Tuning {
+                writers_per_file: if blocks || get(&features.restarts_writing) { connections.min(WRITERS) } else { 1 },
+                // All data nodes send one file to one reader.
+                readers_per_file: if features.stripes() > 0 && get(&features.extended_reads) { 1 } else { connections.min(READERS) },
+                runs: if get(&features.extended_reads) { Runs::Fixed } else { Runs::Open },
+                bundle_files: if blocks { 256 } else { 32 },
+                ..Tuning::minimal()
+            },
             ..Caps::minimal()
         };
         let mut root = place.root.clone();
@@ -154,7 +153,7 @@ impl Store for Ftp {
 
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         let entry = self.shared.stat(name, want).map_err(|e| e.on(name))?;
-        if self.moves_data && entry.kind == Kind::File && entry.size >= LARGE && self.caps.readers_per_file > 1 {
+        if self.moves_data && entry.kind == Kind::File && entry.size >= LARGE && self.caps.tuning.readers_per_file > 1 {
             self.shared.pool.prepare(READERS as usize, Wanted::Intake);
         }
         Ok(entry)
@@ -181,7 +180,7 @@ impl Store for Ftp {
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
-        self.shared.get_bundle(bundle, self.caps.bundle_bytes);
+        self.shared.get_bundle(bundle, self.caps.tuning.bundle_bytes);
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haul_core::entry::MetaMask;
 use haul_core::store::time_range;
-use haul_core::store::{Caps, Proof, WriteStyle};
+use haul_core::store::{AttributeCaps, Caps, NameRules, Proof, Tuning};
 use haul_core::stripe::Stripe;
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::{AtFlags, IFlags, StatxFlags};
@@ -86,14 +86,6 @@ pub(super) fn find_out(root: impl AsFd, stripe: Stripe) -> rustix::io::Result<(F
     let folds_case = matches!(magic, VFAT | EXFAT | CIFS | SMB2)
         || rustix::fs::ioctl_getflags(&root).is_ok_and(|flags: IFlags| flags.bits() & CASEFOLD != 0);
     let posix = !matches!(magic, VFAT | EXFAT);
-    let sets = MetaMask::MTIME
-        .with(MetaMask::MODE)
-        .with(MetaMask::OWNER)
-        .with(MetaMask::GROUP)
-        .with(MetaMask::ACL)
-        .with(MetaMask::XATTR)
-        .with(MetaMask::SETID)
-        .with(MetaMask::CONTEXT);
     let file_system = FileSystem {
         name,
         preallocates: matches!(magic, EXT | XFS | BTRFS | F2FS),
@@ -102,31 +94,27 @@ pub(super) fn find_out(root: impl AsFd, stripe: Stripe) -> rustix::io::Result<(F
         speaks_at_close: !matches!(magic, EXT | XFS | BTRFS | TMPFS | RAMFS | F2FS | VFAT | EXFAT),
     };
     let caps = Caps {
-        write: WriteStyle::Anywhere,
-        holes: true,
-        read_ranges: true,
-        dirs: true,
         links: posix,
         specials: posix,
         hard_links: posix,
-        sets: if posix { sets } else { MetaMask::MTIME },
-        link_sets: sets,
-        groups: if rustix::process::geteuid().is_root() { None } else { Some(own_groups()) },
-        remote: false,
-        mtime_resolution,
-        mtime_range,
-        atomic_commit: true,
         signatures: true,
         attach: true,
-        direct_create: true,
-        writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },
-        chunk_unit: if magic == LUSTRE { stripe.unit() } else { 1 },
-        name_max: usize::try_from(name_max).unwrap_or(255),
-        folds_case,
-        bundle_bytes: 1 << 20,
-        bundle_files: 1000,
         proof: if matches!(magic, TMPFS | RAMFS) { Proof::Cache } else { Proof::Medium },
-        ..Caps::minimal()
+        names: NameRules { max: usize::try_from(name_max).unwrap_or(255), folds_case, ..NameRules::minimal() },
+        attributes: AttributeCaps {
+            sets: if posix { MetaMask::SETTABLE } else { MetaMask::MTIME },
+            groups: if rustix::process::geteuid().is_root() { None } else { Some(own_groups()) },
+            lists: MetaMask::NONE,
+            mtime_resolution,
+            mtime_range,
+            ..Caps::posix().attributes
+        },
+        tuning: Tuning {
+            writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },
+            chunk_unit: if magic == LUSTRE { stripe.unit() } else { 1 },
+            ..Caps::posix().tuning
+        },
+        ..Caps::posix()
     };
     Ok((file_system, caps))
 }

@@ -33,8 +33,8 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{
-    Caps, Extensions, Flow, Found, MetaSpec, Place, ServerSide, ServerSideOp, Sink, Source, Spec, Store, System, Token, Unfinished, Volume,
-    WriteOutcome,
+    AddressForm, Caps, Extensions, Flow, Found, MetaSpec, Place, ServerSide, ServerSideOp, Sink, Source, Spec, Store, System, Token,
+    Unfinished, Volume, WriteOutcome,
 };
 use haul_core::stripe::{Layout, Stripe};
 use haul_core::user_names::LocalOwners;
@@ -196,7 +196,7 @@ impl Local {
                 acl_epoch: AtomicU64::new(1),
                 buffers: Mutex::default(),
             }),
-            place: Place { scheme: "local", endpoint: String::new(), account: String::new(), volume, root: canonical },
+            place: Place { scheme: "local", form: AddressForm::Path, volume, root: canonical, ..Place::default() },
             caps,
             identity: (facts.dev, facts.ino),
         })
@@ -287,7 +287,7 @@ impl Store for Local {
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
-        self.shared.get_bundle(bundle, self.caps.bundle_bytes);
+        self.shared.get_bundle(bundle, self.caps.tuning.bundle_bytes);
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {

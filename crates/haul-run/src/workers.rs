@@ -15,7 +15,7 @@ pub fn tuner(job: &Job, processors: u32) -> Box<dyn Tuner> {
         return Box::new(Fixed(Limits { workers }));
     }
     let ends = job.roots.iter().map(|root| &root.store).chain([&job.target]);
-    match ends.map(|store| store.caps()).filter(|caps| caps.remote).map(|caps| caps.first_workers).max() {
+    match ends.map(|store| store.caps()).filter(|caps| caps.remote).map(|caps| caps.tuning.first_workers).max() {
         Some(first) => Box::new(Climb::new(processors, FAR, MOST).over_network(first)),
         None => Box::new(Climb::new(processors, 1, MOST)),
     }

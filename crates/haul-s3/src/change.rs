@@ -93,7 +93,7 @@ impl Objects {
             entry.xattrs = spec.entry.xattrs.clone();
         }
         entry.have = entry.have.with(spec.keep.and(spec.entry.have));
-        let keep = had.and(self.caps.sets).with(spec.keep.and(self.caps.sets)).with(MetaMask::SETID);
+        let keep = had.and(self.caps.attributes.sets).with(spec.keep.and(self.caps.attributes.sets)).with(MetaMask::SETID);
         let like = CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] };
         let written = attributes::write(&entry, keep, like.used(&self.bucket.options)).of_its_kind("set attributes")?;
         let metadata = pairs(written.headers);
@@ -102,7 +102,7 @@ impl Objects {
             self.copy_object((&self.bucket, &key), &key, &like)?;
             self.forget_key(&key);
         }
-        let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
+        let refused = spec.keep.without(self.caps.attributes.sets).with(written.refused.and(spec.keep));
         Ok(WriteOutcome { refused, ino: 0 })
     }
 

@@ -53,8 +53,8 @@ use haul_core::entry::{Dir, Entry, Headers, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
 use haul_core::store::{
-    Caps, Extensions, Flow, Found, MetaSpec, ObjectOptions, Place, Runs, ServerSide, ServerSideOp, Sink, Source, Spec, Store, Token,
-    Unfinished, WriteOutcome, WriteStyle,
+    AddressForm, AttributeCaps, Caps, Extensions, Flow, Found, MetaSpec, NameRules, ObjectOptions, Place, Runs, ServerSide, ServerSideOp,
+    Sink, Source, Spec, Store, Token, Tuning, Unfinished, WriteOutcome, WriteStyle,
 };
 
 pub use bucket::Bucket;
@@ -150,12 +150,12 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let (endpoint, account) = (bucket.client.endpoint_words(), bucket.client.account().scope());
-        let place = Place { scheme: "s3", endpoint, account, volume: bucket.name.clone(), root };
+        let place = Place { scheme: "s3", form: AddressForm::Service, endpoint, account, volume: bucket.name.clone(), root };
         let hidden = Mutex::default();
         Objects {
             bucket,
             prefix,
-            caps: Caps { untrusted: options.distrust, markers: !options.no_markers, ..caps() },
+            caps: caps(&options),
             place,
             options,
             cache: None,
@@ -276,30 +276,34 @@ fn checked(key: Vec<u8>) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-fn caps() -> Caps {
-    let sets = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::ACL, MetaMask::XATTR, MetaMask::SETID];
+fn caps(options: &Options) -> Caps {
+    let sets = MetaMask::SETTABLE.without(MetaMask::CONTEXT);
     Caps {
-        groups: None,
         write: WriteStyle::Parts { least: PART_LEAST, most: PART_MOST, count: PARTS_MOST },
         read_ranges: true,
-        markers: true,
+        markers: !options.no_markers,
         links: true,
         specials: true,
-        sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
-        link_sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
-        mtime_resolution: Duration::from_nanos(1),
         atomic_commit: true,
-        attach: true,
-        first_workers: 16,
-        writers_per_file: 256,
-        readers_per_file: 256,
-        runs: Runs::UpTo(REQUEST_MOST),
-        file_names: false,
-        text_names: true,
         durable: true,
         copies: true,
-        owner_names: true,
-        name_max: address::LONGEST_KEY,
+        attach: true,
+        names: NameRules { files: false, text: true, max: address::LONGEST_KEY, ..NameRules::minimal() },
+        attributes: AttributeCaps {
+            sets,
+            link_sets: sets,
+            owner_names: true,
+            untrusted: options.distrust,
+            mtime_resolution: Duration::from_nanos(1),
+            ..AttributeCaps::minimal()
+        },
+        tuning: Tuning {
+            first_workers: 16,
+            writers_per_file: 256,
+            readers_per_file: 256,
+            runs: Runs::UpTo(REQUEST_MOST),
+            ..Tuning::minimal()
+        },
         ..Caps::minimal()
     }
 }

@@ -41,7 +41,7 @@ impl Shape {
 
     fn made(&self, name: Name, kind: Kind, ino: u64, nlink: u32) -> Entry {
         let mut entry = Entry::bare(name, kind);
-        entry.have = self.caps.lists;
+        entry.have = self.caps.attributes.lists;
         entry.mtime = Time { secs: 1_700_000_000, nanos: 1 };
         entry.mode = if kind == Kind::Dir { 0o755 } else { 0o644 };
         (entry.ino, entry.version, entry.dev, entry.nlink) = (ino, ino, 1, nlink);

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Caps, Extensions, Flow, Found, Place, Source, Store};
+use haul_core::store::{Caps, Extensions, Flow, Found, Place, Source, Store, Tuning};
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
@@ -52,10 +52,11 @@ impl Web {
             scheme: if url.scheme_str() == Some("http") { "http" } else { "https" },
             endpoint: url.authority().map_or(String::new(), ToString::to_string),
             account: user.clone().unwrap_or_default(),
-            volume: String::new(),
             root: url.path().as_bytes().to_vec(),
+            ..Place::default()
         };
-        let caps = Caps { dirs: true, read_ranges: true, readers_per_file: READERS, ..Caps::minimal() };
+        let caps =
+            Caps { dirs: true, read_ranges: true, tuning: Tuning { readers_per_file: READERS, ..Tuning::minimal() }, ..Caps::minimal() };
         Web { client, url, user, expected, caps, place, named: None, seen: Mutex::default() }
     }
 
@@ -63,7 +64,7 @@ impl Web {
     #[must_use]
     pub fn knowing(mut self, name: &[u8], url: Uri, mut facts: Facts, streams: bool) -> Web {
         if !facts.ranges {
-            (self.caps.read_ranges, self.caps.readers_per_file) = (false, 1);
+            (self.caps.read_ranges, self.caps.tuning.readers_per_file) = (false, 1);
         }
         if let Some(query) = url.query() {
             // Names beside it are not asked for with the same query.

@@ -104,7 +104,7 @@ impl Source {
             links,
             specials,
             has_dirs,
-            resolution: store.caps().mtime_resolution,
+            resolution: store.caps().attributes.mtime_resolution,
         })
     }
 }

@@ -213,14 +213,14 @@ fn surplus(source: &Source, copy: &dyn Store, threads: usize, tally: &Tally, can
 
 fn kept(source: &Source, tally: &Tally, copy: &dyn Store) -> String {
     let none = |counter: &AtomicU64| counter.load(Ordering::Relaxed) == 0;
-    let sets = copy.caps().lists.with(copy.caps().sets);
+    let sets = copy.caps().attributes.lists.with(copy.caps().attributes.sets);
     let mut words = Vec::new();
     if none(&tally.modes_differ) && sets.has(MetaMask::MODE) {
         words.push("mode");
     }
     if none(&tally.times_differ) && sets.has(MetaMask::MTIME) {
         // SFTP shows whole seconds only.
-        let coarse = source.resolution.max(copy.caps().mtime_resolution) >= Duration::from_secs(1);
+        let coarse = source.resolution.max(copy.caps().attributes.mtime_resolution) >= Duration::from_secs(1);
         words.push(match none(&tally.times_to_the_second) {
             _ if coarse => "mtime (seen to 1 s)",
             true => "mtime",

@@ -119,8 +119,8 @@ impl Place for StorePlace {
         let caps = self.store.caps();
         let (can, why) = match operation {
             Op::Append | Op::TruncateOverwrite => (false, "it writes only whole files"),
-            Op::Chmod => (caps.sets.has(MetaMask::MODE), "it has no modes"),
-            Op::Setxattr | Op::Getxattr => (caps.sets.has(MetaMask::XATTR), "it has no extended attributes"),
+            Op::Chmod => (caps.attributes.sets.has(MetaMask::MODE), "it has no modes"),
+            Op::Setxattr | Op::Getxattr => (caps.attributes.sets.has(MetaMask::XATTR), "it has no extended attributes"),
             Op::Symlink => (caps.links, "it has no symlinks"),
             Op::Hardlink => (caps.hard_links, "it has no hard links"),
             Op::Mkdir | Op::Rmdir => (caps.dirs, "directories are only parts of names there"),

@@ -83,23 +83,24 @@ impl Context {
         let verify = job.verify || job.remove_source;
         let job = Arc::new(Job { sparse: job.sparse && caps.holes, links, verify, ..job });
         let sources = || job.roots.iter().map(|root| root.store.caps());
-        let resolution = sources().map(|source| source.mtime_resolution).max().unwrap_or_default().max(caps.mtime_resolution);
-        let ranges = sources().map(|source| source.mtime_range);
-        let range = ranges.fold(caps.mtime_range, |(first, last), other| (first.max(other.0), last.min(other.1)));
-        let keep = job.keep.and(caps.sets);
+        let resolution =
+            sources().map(|source| source.attributes.mtime_resolution).max().unwrap_or_default().max(caps.attributes.mtime_resolution);
+        let ranges = sources().map(|source| source.attributes.mtime_range);
+        let range = ranges.fold(caps.attributes.mtime_range, |(first, last), other| (first.max(other.0), last.min(other.1)));
+        let keep = job.keep.and(caps.attributes.sets);
         let planner = Planner {
             policy: job.policy,
             resolution,
-            cuts: caps.mtime_resolution.is_zero(),
+            cuts: caps.attributes.mtime_resolution.is_zero(),
             range,
             keep,
-            link_sets: caps.link_sets,
-            groups: caps.groups.clone(),
+            link_sets: caps.attributes.link_sets,
+            groups: caps.attributes.groups.clone(),
             compares_only: job.mode == Mode::Check,
         };
         let bundle = BundleLimit {
-            bytes: sources().map(|source| source.bundle_bytes).fold(caps.bundle_bytes, usize::min) as u64,
-            files: sources().map(|source| source.bundle_files).fold(caps.bundle_files, usize::min),
+            bytes: sources().map(|source| source.tuning.bundle_bytes).fold(caps.tuning.bundle_bytes, usize::min) as u64,
+            files: sources().map(|source| source.tuning.bundle_files).fold(caps.tuning.bundle_files, usize::min),
         };
         let slow = job.limit.is_some() || caps.remote || sources().any(|source| source.remote);
         Context {

@@ -108,7 +108,7 @@ pub fn unpack(cx: &Context, from: u32, bytes: &[u8]) -> Option<Borrowed> {
     cx.job.roots.get(lease.root)?;
     let mut dir = Dir::root();
     for part in lease.path.split(|b| *b == b'/').filter(|_| !lease.path.is_empty()) {
-        if cx.target().caps().file_names {
+        if cx.target().caps().names.files {
             check_leaf(part).ok()?;
         }
         dir = dir.child(part);

@@ -64,7 +64,7 @@ fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) 
 fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask, plans: &mut Plans) {
     let follow = cx.job.links.follow;
     // A listing may tell all but what costs more calls: what a store can set it can tell, too.
-    let more = !want.and(cx.source(work).caps().sets).is_empty();
+    let more = !want.and(cx.source(work).caps().attributes.sets).is_empty();
     let bare = |n: &Named| n.entry.is_bare() || (more && n.entry.xattrs.is_none()) || (follow && n.entry.kind == Kind::Link);
     let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
     let look = || look_up(cx.source(work), &work.dir, &leaves, want, follow);

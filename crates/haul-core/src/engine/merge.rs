@@ -27,7 +27,7 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut std::ti
             (Sorted::empty(), DestinationState::Unknown)
         }
     };
-    let mut folding = cx.target().caps().folds_case.then(Folding::default);
+    let mut folding = cx.target().caps().names.folds_case.then(Folding::default);
     let mut batch = Vec::with_capacity(BATCH);
     let mut hand_on = |batch: Vec<Named>, folding: &mut Option<Folding>| {
         let batch = match folding {

@@ -35,7 +35,7 @@ pub fn push(cx: &Arc<Context>, work: &Arc<DirWork>, batch: Vec<Name>, drained: &
 
 /// A leaf that is no file name cannot have come from an honest listing.
 pub fn admitted(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
-    if !cx.target().caps().file_names {
+    if !cx.target().caps().names.files {
         return true;
     }
     match check_leaf(&entry.name.leaf) {

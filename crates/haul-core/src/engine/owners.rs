@@ -86,7 +86,7 @@ impl Owners {
                 (*id, sure[i], names[i]) = (mapped.id, mapped.sure, mapped.name);
             }
         }
-        if self.job.target.caps().owner_names {
+        if self.job.target.caps().attributes.owner_names {
             let [user, group] = names;
             entry.owners = OwnerNames::of(user, group);
         }

@@ -166,10 +166,10 @@ fn read_back(cx: &Context, checks: &[Check], written: &[Name], bundle: &mut Bund
     let mut left = (0..checks.len()).filter(|i| checks[*i].digest.is_none()).peekable();
     while left.peek().is_some() && !cx.cancel.is_set() {
         let (mut taken, mut bytes) = (Vec::new(), 0);
-        while let Some(i) = left.next_if(|i| taken.is_empty() || bytes + checks[*i].entry.size <= caps.bundle_bytes as u64) {
+        while let Some(i) = left.next_if(|i| taken.is_empty() || bytes + checks[*i].entry.size <= caps.tuning.bundle_bytes as u64) {
             bytes += checks[i].entry.size;
             taken.push(i);
-            if taken.len() >= caps.bundle_files {
+            if taken.len() >= caps.tuning.bundle_files {
                 break;
             }
         }

@@ -23,6 +23,47 @@ pub struct Caps {
     pub links: bool,
     pub specials: bool,
     pub hard_links: bool,
+    /// Every call takes a round trip to another machine.
+    pub remote: bool,
+    /// `commit` puts a whole new file in the place of an old one in one step.
+    pub atomic_commit: bool,
+    /// What `landed` has confirmed survives a crash of any machine of ours.
+    pub durable: bool,
+    /// [`super::ServerSide`] copies between places of the same scheme and endpoint, whatever their volumes.
+    pub copies: bool,
+    /// [`super::NearData::signature`] and [`super::Fill::reuse`] work: changes are found where the content is, without moving it.
+    pub signatures: bool,
+    /// An unfinished write can be taken up by its token.
+    pub attach: bool,
+    /// A small new file may be created under its final name (see rules on intents).
+    pub direct_create: bool,
+    /// What reading back proves.
+    pub proof: Proof,
+    pub names: NameRules,
+    pub attributes: AttributeCaps,
+    pub tuning: Tuning,
+}
+
+/// Which names a store can have; others are refused.
+#[derive(Clone, Debug)]
+pub struct NameRules {
+    /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
+    pub files: bool,
+    /// Names are UTF-8.
+    pub text: bool,
+    /// Names are printable ASCII.
+    pub plain: bool,
+    /// Names have no line breaks.
+    pub one_line: bool,
+    /// Bytes of a name.
+    pub max: usize,
+    /// Two names that differ in case only are one.
+    pub folds_case: bool,
+}
+
+/// Which attributes a store keeps and reports.
+#[derive(Clone, Debug)]
+pub struct AttributeCaps {
     /// Attributes that `set_meta` and `commit` can keep.
     pub sets: MetaMask,
     /// Those of symlinks: fewer where a request to set them would follow the link.
@@ -36,26 +77,15 @@ pub struct Caps {
     pub groups: Option<Vec<u32>>,
     /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.
     pub lists: MetaMask,
-    /// Every call takes a round trip to another machine.
-    pub remote: bool,
     /// Times closer than this cannot be told apart. Zero where that is not known: a time in fewer decimal places is equal then.
     pub mtime_resolution: Duration,
     /// Times outside of this are stored as its limits; [`time_range::ANY`] where the limits are not known.
     pub mtime_range: TimeRange,
-    /// `commit` puts a whole new file in the place of an old one in one step.
-    pub atomic_commit: bool,
-    /// What `landed` has confirmed survives a crash of any machine of ours.
-    pub durable: bool,
-    /// [`super::ServerSide`] copies between places of the same scheme and endpoint, whatever their volumes.
-    pub copies: bool,
-    /// `Source::signature` and `Sink::reuse` work: changes are found where the content is, without moving it.
-    pub signatures: bool,
-    /// An unfinished write can be taken up by its token.
-    pub attach: bool,
-    /// A small new file may be created under its final name (see rules on intents).
-    pub direct_create: bool,
-    /// `landed` confirms any range that was written in a round trip: what comes without a size is confirmed piece by piece.
-    pub lands_pieces: bool,
+}
+
+/// How many workers and how much of a request gain by a store.
+#[derive(Clone, Debug)]
+pub struct Tuning {
     /// Workers that a run begins with, where each call takes a round trip.
     pub first_workers: u32,
     /// Workers that gain by writing one file at the same time; at least 1.
@@ -66,22 +96,11 @@ pub struct Caps {
     pub chunk_unit: u64,
     /// Of chunks that follow each other, which one request reads.
     pub runs: Runs,
-    /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
-    pub file_names: bool,
-    /// Names are UTF-8; others are refused.
-    pub text_names: bool,
-    /// Names are printable ASCII; others are refused.
-    pub plain_names: bool,
-    /// Names have no line breaks; others are refused.
-    pub one_line_names: bool,
-    pub name_max: usize,
-    /// Two names that differ in case only are one.
-    pub folds_case: bool,
+    /// `landed` confirms any range that was written in a round trip: what comes without a size is confirmed piece by piece.
+    pub lands_pieces: bool,
     /// What one bundle may carry.
     pub bundle_bytes: usize,
     pub bundle_files: usize,
-    /// What reading back proves.
-    pub proof: Proof,
 }
 
 impl Caps {
@@ -97,36 +116,74 @@ impl Caps {
             links: false,
             specials: false,
             hard_links: false,
-            sets: MetaMask::NONE,
-            link_sets: MetaMask::NONE,
-            owner_names: false,
-            untrusted: false,
-            groups: None,
-            lists: MetaMask::NONE,
             remote: true,
-            mtime_resolution: Duration::from_secs(1),
-            mtime_range: time_range::ANY,
             atomic_commit: false,
             durable: false,
             copies: false,
             signatures: false,
             attach: false,
             direct_create: false,
-            lands_pieces: false,
+            proof: Proof::Server,
+            names: NameRules::minimal(),
+            attributes: AttributeCaps::minimal(),
+            tuning: Tuning::minimal(),
+        }
+    }
+
+    /// Those of a POSIX file system of this machine that is in memory.
+    pub fn posix() -> Caps {
+        let (sets, mtime_resolution) = (MetaMask::SETTABLE, Duration::from_nanos(1));
+        Caps {
+            write: WriteStyle::Anywhere,
+            holes: true,
+            read_ranges: true,
+            dirs: true,
+            links: true,
+            specials: true,
+            hard_links: true,
+            remote: false,
+            atomic_commit: true,
+            direct_create: true,
+            proof: Proof::Cache,
+            attributes: AttributeCaps { sets, link_sets: sets, lists: MetaMask::BASIC, mtime_resolution, ..AttributeCaps::minimal() },
+            tuning: Tuning { bundle_bytes: 1 << 20, bundle_files: 1000, ..Tuning::minimal() },
+            ..Caps::minimal()
+        }
+    }
+}
+
+impl NameRules {
+    pub fn minimal() -> NameRules {
+        NameRules { files: true, text: false, plain: false, one_line: false, max: 255, folds_case: false }
+    }
+}
+
+impl AttributeCaps {
+    pub fn minimal() -> AttributeCaps {
+        AttributeCaps {
+            sets: MetaMask::NONE,
+            link_sets: MetaMask::NONE,
+            owner_names: false,
+            untrusted: false,
+            groups: None,
+            lists: MetaMask::NONE,
+            mtime_resolution: Duration::from_secs(1),
+            mtime_range: time_range::ANY,
+        }
+    }
+}
+
+impl Tuning {
+    pub fn minimal() -> Tuning {
+        Tuning {
             first_workers: 8,
             writers_per_file: 1,
             readers_per_file: 1,
             chunk_unit: 1,
             runs: Runs::None,
-            file_names: true,
-            text_names: false,
-            plain_names: false,
-            one_line_names: false,
-            name_max: 255,
-            folds_case: false,
+            lands_pieces: false,
             bundle_bytes: 4 << 20,
             bundle_files: 16,
-            proof: Proof::Server,
         }
     }
 }
@@ -220,24 +277,24 @@ pub fn check_source(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> 
 /// Whether an entry can be put into a store at all, asked before anything is begun. `op` is what an error names.
 pub fn check_destination(caps: &Caps, entry: &Entry, op: &'static str) -> Result<()> {
     let refuse = |kind, reason: &str| Err(Error::new(kind, op).on(&entry.name).because(reason.to_string()));
-    if caps.file_names {
+    if caps.names.files {
         if let Err(reason) = crate::entry::check_leaf(&entry.name.leaf) {
             return refuse(ErrorKind::BadName, reason);
         }
-        if entry.name.leaf.len() > caps.name_max {
+        if entry.name.leaf.len() > caps.names.max {
             return refuse(
                 ErrorKind::BadName,
-                &format!("the name has {} bytes, the destination allows {}", entry.name.leaf.len(), caps.name_max),
+                &format!("the name has {} bytes, the destination allows {}", entry.name.leaf.len(), caps.names.max),
             );
         }
     }
-    if caps.text_names && std::str::from_utf8(&entry.name.leaf).is_err() {
+    if caps.names.text && std::str::from_utf8(&entry.name.leaf).is_err() {
         return refuse(ErrorKind::BadName, "the name is not UTF-8, as the destination requires");
     }
-    if caps.plain_names && !entry.name.leaf.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+    if caps.names.plain && !entry.name.leaf.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return refuse(ErrorKind::BadName, "the destination loses everything from names that is not printable ASCII");
     }
-    if caps.one_line_names && entry.name.leaf.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+    if caps.names.one_line && entry.name.leaf.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
         return refuse(ErrorKind::BadName, "the destination cannot have names with a line break");
     }
     match entry.kind {

@@ -1,8 +1,6 @@
 //! A place with nothing in it: what a dry run compares with where the destination does not exist yet.
 
-use std::time::Duration;
-
-use super::{Caps, Flow, Place, Proof, Source, Store, WriteStyle};
+use super::{Caps, Flow, Place, Source, Store};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -15,39 +13,9 @@ pub struct Empty {
 
 impl Default for Empty {
     fn default() -> Self {
-        let all = [
-            MetaMask::MTIME,
-            MetaMask::MODE,
-            MetaMask::OWNER,
-            MetaMask::GROUP,
-            MetaMask::ACL,
-            MetaMask::XATTR,
-            MetaMask::SETID,
-            MetaMask::CONTEXT,
-        ];
-        let sets = all.into_iter().fold(MetaMask::NONE, MetaMask::with);
-        let caps = Caps {
-            write: WriteStyle::Anywhere,
-            holes: true,
-            read_ranges: true,
-            dirs: true,
-            links: true,
-            specials: true,
-            hard_links: true,
-            sets,
-            link_sets: sets,
-            lists: MetaMask::BASIC.with(MetaMask::MTIME),
-            remote: false,
-            mtime_resolution: Duration::from_nanos(1),
-            atomic_commit: true,
-            direct_create: true,
-            bundle_bytes: 1 << 20,
-            bundle_files: 1000,
-            proof: Proof::Cache,
-            ..Caps::minimal()
-        };
-        let root = b"/".to_vec();
-        let place = Place { scheme: "empty", endpoint: String::new(), account: String::new(), volume: String::new(), root };
+        let mut caps = Caps::posix();
+        caps.attributes.lists = MetaMask::BASIC.with(MetaMask::MTIME);
+        let place = Place { scheme: "empty", root: b"/".to_vec(), ..Place::default() };
         Empty { caps, place }
     }
 }

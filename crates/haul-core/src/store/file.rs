@@ -32,8 +32,8 @@ pub struct Token(pub Box<[u8]>);
 const SHARED: &[u8] = b"shared ";
 
 impl Token {
-    /// For a store that ties a write to its attributes (`Caps::owner_names`): parts of it are written here, and it stays another's, who
-    /// commits or abandons it whatever its attributes are here.
+    /// For a store that ties a write to its attributes (`AttributeCaps::owner_names`): parts of it are written here, and it stays
+    /// another's, who commits or abandons it whatever its attributes are here.
     pub fn shared(&self) -> Token {
         Token([SHARED, &self.0].concat().into())
     }
@@ -49,7 +49,7 @@ impl Token {
 pub struct Spec<'a> {
     /// The source's entry: size, attributes and, in `xattrs`, those that were asked for.
     pub entry: &'a Entry,
-    /// The attributes to keep, of those that `Caps::sets` has.
+    /// The attributes to keep, of those that `AttributeCaps::sets` has.
     pub keep: MetaMask,
     /// Chunk size in bytes.
     pub chunk: u64,

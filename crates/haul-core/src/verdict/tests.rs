@@ -33,7 +33,12 @@ fn ran(change: impl FnOnce(&mut Report)) -> Report {
 }
 
 fn place(scheme: &'static str, endpoint: &str) -> Place {
-    Place { scheme, endpoint: endpoint.into(), account: String::new(), volume: String::new(), root: b"/a b\n".to_vec() }
+    let form = match scheme {
+        "local" => AddressForm::Path,
+        "ssh" => AddressForm::Host,
+        _ => AddressForm::Url,
+    };
+    Place { scheme, form, endpoint: endpoint.into(), root: b"/a b\n".to_vec(), ..Place::default() }
 }
 
 fn near() -> Ends {

@@ -235,11 +235,11 @@ fn what_cannot_be_opened_says_why() {
     assert_eq!((kind("none").kind(), kind("f").kind()), (ErrorKind::NotFound, ErrorKind::Usage));
     assert!(kind("f").to_string().ends_with("f: open: it is not a directory"));
     let caps = place.source.caps();
-    assert!(caps.name_max >= 255 && !caps.remote && caps.writers_per_file >= 1 && !caps.folds_case);
+    assert!(caps.names.max >= 255 && !caps.remote && caps.tuning.writers_per_file >= 1 && !caps.names.folds_case);
     // Long names end in an error of that name, not in one of the run.
-    let long = Name::new(&place.root, &vec![b'x'; caps.name_max + 1]);
+    let long = Name::new(&place.root, &vec![b'x'; caps.names.max + 1]);
     assert_eq!(place.source.stat(&long, MetaMask::BASIC).unwrap_err().kind(), ErrorKind::BadName);
-    let longest = "x".repeat(caps.name_max);
+    let longest = "x".repeat(caps.names.max);
     write(&place.from.join(&longest), "x", 0o644);
     for direct in [true, false] {
         landed(&place.bundle(vec![place.entry(&longest, MetaMask::BASIC)], BOTH, direct));

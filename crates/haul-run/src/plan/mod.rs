@@ -207,13 +207,13 @@ fn open_places(typed: &TransferSpec, mode: &RunMode, access: &Access, (existed, 
         notes.push("--include alone selects nothing: everything is copied; for only these names add --include '*/' --exclude '*'".into());
     }
     let owner = owner(spec, &*places.target, mode.dry)?;
-    let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
+    let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().attributes.untrusted);
     let target_caps = places.target.caps();
     let over_network = target_caps.remote || places.roots.iter().any(|root| root.store.caps().remote);
     let chunk = if streams {
         STREAM_PART
-    } else if places.roots.iter().any(|root| matches!(root.store.caps().runs, Runs::Open | Runs::Fixed))
-        || target_caps.writers_per_file > 1 && target_caps.write != WriteStyle::InOrder && target_caps.remote && !is_check
+    } else if places.roots.iter().any(|root| matches!(root.store.caps().tuning.runs, Runs::Open | Runs::Fixed))
+        || target_caps.tuning.writers_per_file > 1 && target_caps.write != WriteStyle::InOrder && target_caps.remote && !is_check
     {
         CHUNK_REMOTE
     } else {

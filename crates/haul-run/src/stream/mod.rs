@@ -11,6 +11,5 @@ pub use input::Input;
 pub use output::Output;
 
 fn place() -> Place {
-    let (endpoint, account, volume) = (String::new(), String::new(), String::new());
-    Place { scheme: "stream", endpoint, account, volume, root: b"/".to_vec() }
+    Place { scheme: "stream", root: b"/".to_vec(), ..Place::default() }
 }

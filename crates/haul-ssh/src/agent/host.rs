@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Place;
+use haul_core::store::{AddressForm, Place};
 
 use super::direct::addresses;
 use super::frame::Frame;
@@ -155,8 +155,8 @@ impl Host {
         let caps = from.caps()?;
         let before = if from.0.is_empty() { None } else { Some((session.id, remote_work(&mut from)?)) };
         lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
-        let place =
-            Place { scheme: "ssh", endpoint: self.endpoint.clone(), account: String::new(), volume: String::new(), root: real.clone() };
+        let (form, endpoint) = (AddressForm::Host, self.endpoint.clone());
+        let place = Place { scheme: "ssh", form, endpoint, root: real.clone(), ..Place::default() };
         let opening = again(&real);
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
         Ok(Remote { root, caps, place, fs_name, before, top: OnceLock::new(), listing: RootListing::default() })

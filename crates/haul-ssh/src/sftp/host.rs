@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Place, WriteStyle, time_range};
+use haul_core::store::{AddressForm, AttributeCaps, Caps, Place, Tuning, WriteStyle, time_range};
 
 use super::client::{self, Client, Connect, FIND_HOME, done};
 use super::packet::{Attrs, kind};
@@ -137,7 +137,8 @@ impl Host {
         };
         let caps = caps(&client, groups);
         let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
-        let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
+        let form = if scheme == "ssh" { AddressForm::Host } else { AddressForm::Url };
+        let place = Place { scheme, form, endpoint, root: shown, ..Place::default() };
         Ok(Sftp {
             shared: Arc::new(Shared { client, root, known: Mutex::default(), keep_dirlinks, names: OwnNames::default() }),
             caps,
@@ -150,24 +151,30 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
     let kept = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::SETID];
     let kept = kept.into_iter().fold(MetaMask::NONE, MetaMask::with);
     Caps {
-        groups,
         write: WriteStyle::Anywhere,
         holes: true,
         read_ranges: true,
         dirs: true,
         links: true,
         hard_links: client.extensions.hardlink,
-        sets: kept,
-        link_sets: if client.extensions.lsetstat { kept } else { MetaMask::NONE },
-        lists: kept.with(MetaMask::BASIC),
         atomic_commit: client.extensions.posix_rename,
         attach: true,
         direct_create: true,
-        bundle_files: 40,
-        lands_pieces: true,
-        // Others may take the bytes of a file only in their order.
-        writers_per_file: if client.opens_intact() { WRITERS } else { 1 },
-        mtime_range: time_range::SFTP,
+        attributes: AttributeCaps {
+            groups,
+            sets: kept,
+            link_sets: if client.extensions.lsetstat { kept } else { MetaMask::NONE },
+            lists: kept.with(MetaMask::BASIC),
+            mtime_range: time_range::SFTP,
+            ..AttributeCaps::minimal()
+        },
+        tuning: Tuning {
+            bundle_files: 40,
+            lands_pieces: true,
+            // Others may take the bytes of a file only in their order.
+            writers_per_file: if client.opens_intact() { WRITERS } else { 1 },
+            ..Tuning::minimal()
+        },
         ..Caps::minimal()
     }
 }

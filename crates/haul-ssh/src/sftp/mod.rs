@@ -286,7 +286,7 @@ impl Store for Sftp {
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
-        self.shared.get_bundle(bundle, self.caps.bundle_bytes);
+        self.shared.get_bundle(bundle, self.caps.tuning.bundle_bytes);
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {

@@ -102,13 +102,13 @@ impl Memory {
         let mut page = Vec::new();
         for (key, child) in tree.node(at).children.range::<Leaf, _>((from, Unbounded)).take(PAGE) {
             let leaf = &tree.node(*child).leaf;
-            let mut found = self.entry_of(&tree, *child, Name::new(dir, leaf), self.caps.lists);
+            let mut found = self.entry_of(&tree, *child, Name::new(dir, leaf), self.caps.attributes.lists);
             self.cut(&mut found);
             let prefix = !self.caps.dirs && !tree.node(*child).children.is_empty() && tree.node(*child).file.is_some();
             page.push((key.clone(), found));
             if prefix {
                 let mut dir_too = Entry::bare(Name::new(dir, leaf), Kind::Dir);
-                dir_too.have = MetaMask::BASIC.and(self.caps.lists);
+                dir_too.have = MetaMask::BASIC.and(self.caps.attributes.lists);
                 page.push((key.clone(), dir_too));
             }
         }
@@ -118,7 +118,7 @@ impl Memory {
     /// Removes from an entry what this store's listings do not report.
     fn cut(&self, entry: &mut Entry) {
         let full = entry.clone();
-        let have = full.have.and(self.caps.lists);
+        let have = full.have.and(self.caps.attributes.lists);
         if have == full.have || have == full.have.without(MetaMask::SETID) {
             entry.have = have;
             return;

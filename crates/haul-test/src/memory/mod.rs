@@ -62,46 +62,9 @@ impl Memory {
     /// An empty store that can do what a local file system can.
     pub fn new() -> Self {
         let shared = Arc::new(Shared { tree: Mutex::new(Tree::new()), sessions: Mutex::default() });
-        let all = [
-            MetaMask::MTIME,
-            MetaMask::MODE,
-            MetaMask::OWNER,
-            MetaMask::GROUP,
-            MetaMask::ACL,
-            MetaMask::XATTR,
-            MetaMask::SETID,
-            MetaMask::CONTEXT,
-        ];
-        let caps = Caps {
-            groups: None,
-            write: WriteStyle::Anywhere,
-            holes: true,
-            read_ranges: true,
-            dirs: true,
-            links: true,
-            specials: true,
-            hard_links: true,
-            sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
-            link_sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
-            lists: STATED,
-            remote: false,
-            mtime_resolution: Duration::from_nanos(1),
-            atomic_commit: true,
-            attach: true,
-            direct_create: true,
-            writers_per_file: 4,
-            bundle_bytes: 1 << 20,
-            bundle_files: 1000,
-            proof: Proof::Cache,
-            ..Caps::minimal()
-        };
-        let place = Place {
-            scheme: "memory",
-            endpoint: String::new(),
-            account: String::new(),
-            volume: format!("{:p}", Arc::as_ptr(&shared)),
-            root: b"/".to_vec(),
-        };
+        let mut caps = Caps { attach: true, ..Caps::posix() };
+        (caps.attributes.lists, caps.tuning.writers_per_file) = (STATED, 4);
+        let place = Place { scheme: "memory", volume: format!("{:p}", Arc::as_ptr(&shared)), root: b"/".to_vec(), ..Place::default() };
         Memory { caps, place, digests: Vec::new(), shared, log: Arc::default() }
     }
 
@@ -115,13 +78,13 @@ impl Memory {
             caps.links = false;
             caps.specials = false;
             caps.hard_links = false;
-            caps.sets = MetaMask::MTIME;
-            caps.lists = MetaMask::BASIC.with(MetaMask::MTIME);
+            caps.attributes.sets = MetaMask::MTIME;
+            caps.attributes.lists = MetaMask::BASIC.with(MetaMask::MTIME);
             caps.remote = true;
-            caps.mtime_resolution = Duration::from_secs(1);
+            caps.attributes.mtime_resolution = Duration::from_secs(1);
             caps.direct_create = false;
-            caps.file_names = false;
-            caps.name_max = 1024;
+            caps.names.files = false;
+            caps.names.max = 1024;
             caps.proof = Proof::Server;
         })
     }
@@ -165,7 +128,7 @@ impl Memory {
         let mut inode = lock(&file);
         assert_eq!(inode.kind, Kind::File, "what stands there is no file");
         inode.content = Content::of(bytes.as_ref());
-        inode.mtime = floor(now, self.caps.mtime_resolution);
+        inode.mtime = floor(now, self.caps.attributes.mtime_resolution);
         inode.generation = generation;
     }
 
@@ -192,7 +155,7 @@ impl Memory {
     /// Sets the modification time past the contract. Panics if the name is absent.
     pub fn put_time(&self, path: impl AsRef<[u8]>, mtime: Time) {
         let file = self.inode(path.as_ref()).expect("there must be such a name");
-        lock(&file).mtime = floor(mtime, self.caps.mtime_resolution);
+        lock(&file).mtime = floor(mtime, self.caps.attributes.mtime_resolution);
     }
 
     /// The content of a file; `None` if there is none of that name.
@@ -264,11 +227,11 @@ impl Memory {
     }
 
     fn key(&self, leaf: &[u8]) -> Leaf {
-        if self.caps.folds_case { leaf.to_ascii_lowercase().into() } else { leaf.into() }
+        if self.caps.names.folds_case { leaf.to_ascii_lowercase().into() } else { leaf.into() }
     }
 
     fn dir_path(&self, dir: &Dir) -> Path {
-        if !self.caps.file_names {
+        if !self.caps.names.files {
             return self.split(&dir.path());
         }
         let mut leaves: Vec<Leaf> = Vec::new();
@@ -283,7 +246,7 @@ impl Memory {
 
     /// Takes a name apart and refuses one that is no file name where names are file names.
     fn path(&self, name: &Name, op: &'static str) -> Result<Path> {
-        if !self.caps.file_names {
+        if !self.caps.names.files {
             return Ok(self.split(&name.path()));
         }
         let mut path = self.dir_path(&name.dir);
@@ -296,7 +259,7 @@ impl Memory {
             if let Err(reason) = check_leaf(leaf) {
                 return bad(reason);
             }
-            if leaf.len() > self.caps.name_max {
+            if leaf.len() > self.caps.names.max {
                 return bad("the name is too long");
             }
         }
@@ -317,11 +280,11 @@ impl Memory {
     /// The entry of an inode as this handle reports it. `want` only decides whether extended attributes are read.
     fn shown(&self, name: Name, inode: &Inode, want: MetaMask) -> Entry {
         let mut entry = Entry::bare(name, inode.kind);
-        let known = self.caps.sets.with(MetaMask::BASIC).with(MetaMask::MTIME);
+        let known = self.caps.attributes.sets.with(MetaMask::BASIC).with(MetaMask::MTIME);
         entry.have = STATED.with(MetaMask::SETID).and(known);
         entry.size = inode.content.size();
         entry.stored = inode.content.stored();
-        entry.mtime = floor(inode.mtime, self.caps.mtime_resolution);
+        entry.mtime = floor(inode.mtime, self.caps.attributes.mtime_resolution);
         entry.target = inode.target.clone();
         entry.version = inode.generation;
         if self.caps.dirs {
@@ -334,7 +297,7 @@ impl Memory {
             entry.dev = 1;
             entry.version = inode.ino;
         }
-        let extended = want.and(EXTENDED).and(self.caps.sets);
+        let extended = want.and(EXTENDED).and(self.caps.attributes.sets);
         if !extended.is_empty() {
             entry.xattrs = Some(Box::new(inode.xattrs(extended)));
             entry.have = entry.have.with(extended);

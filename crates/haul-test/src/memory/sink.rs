@@ -45,7 +45,7 @@ impl Source for Open {
     }
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
-        Ok(extended_of(&lock(&self.file), want, self.store.caps.sets))
+        Ok(extended_of(&lock(&self.file), want, self.store.caps.attributes.sets))
     }
 
     fn extensions(&self) -> SourceExtensions<'_> {

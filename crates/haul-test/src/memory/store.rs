@@ -23,9 +23,9 @@ impl Memory {
     pub(super) fn finish(&self, file: &File, entry: &Entry, keep: MetaMask, now: Time, generation: u64) -> WriteOutcome {
         let mut inode = lock(file);
         inode.content.resize(entry.size);
-        inode.mtime = floor(now, self.caps.mtime_resolution);
+        inode.mtime = floor(now, self.caps.attributes.mtime_resolution);
         inode.generation = generation;
-        let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_resolution);
+        let refused = inode.apply(entry, keep, self.caps.attributes.sets, self.caps.attributes.mtime_resolution);
         WriteOutcome { refused, ino: if self.caps.dirs { inode.ino } else { 0 } }
     }
 
@@ -50,7 +50,7 @@ impl Memory {
         let file = self.listed(&item.entry, follow, "open")?;
         let inode = lock(&file);
         let bytes = inode.content.all();
-        if data.len() + bytes.len() > self.caps.bundle_bytes.max(item.entry.size as usize) {
+        if data.len() + bytes.len() > self.caps.tuning.bundle_bytes.max(item.entry.size as usize) {
             return Err(fail(ErrorKind::Changed, "read", &name).because("it has grown past what a bundle carries"));
         }
         item.at = data.len()..data.len() + bytes.len();
@@ -245,7 +245,7 @@ impl Store for Memory {
             let mut inode = lock(&file);
             inode.target = entry.target.clone().filter(|_| entry.kind == Kind::Link);
             inode.rdev = entry.rdev;
-            let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_resolution);
+            let refused = inode.apply(entry, keep, self.caps.attributes.sets, self.caps.attributes.mtime_resolution);
             WriteOutcome { refused, ino: inode.ino }
         };
         self.put_inode(name, &file, true, "make node")?;
@@ -267,7 +267,7 @@ impl Store for Memory {
         let set = |spec: &MetaSpec<'_>| {
             let file = self.reach(spec.name, false, "set attributes")?;
             let mut inode = lock(&file);
-            let refused = inode.apply(spec.entry, spec.keep, self.caps.sets, self.caps.mtime_resolution);
+            let refused = inode.apply(spec.entry, spec.keep, self.caps.attributes.sets, self.caps.attributes.mtime_resolution);
             Ok(WriteOutcome { refused, ino: if self.caps.dirs { inode.ino } else { 0 } })
         };
         specs.iter().map(set).collect()
@@ -277,8 +277,8 @@ impl Store for Memory {
         self.log.note("read_xattrs", entries.iter().map(|entry| entry.name.path()));
         let read = |entry: &mut Entry| {
             let file = self.reach(&entry.name, false, "read attributes")?;
-            entry.xattrs = Some(Box::new(extended_of(&lock(&file), want, self.caps.sets)));
-            entry.have = entry.have.with(want.and(EXTENDED).and(self.caps.sets));
+            entry.xattrs = Some(Box::new(extended_of(&lock(&file), want, self.caps.attributes.sets)));
+            entry.have = entry.have.with(want.and(EXTENDED).and(self.caps.attributes.sets));
             Ok(())
         };
         entries.iter_mut().map(read).collect()

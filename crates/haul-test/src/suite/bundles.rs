@@ -12,8 +12,8 @@ use super::tools::*;
 pub fn a_thousand_files_go_in_and_out(f: &Fixture) {
     let home = dir("d");
     f.make(&home);
-    let count = f.caps().bundle_files.min(1000) as u64;
-    let size = |i: u64| (i * 37) % 2000 % (f.caps().bundle_bytes as u64 / count).max(1);
+    let count = f.caps().tuning.bundle_files.min(1000) as u64;
+    let size = |i: u64| (i * 37) % 2000 % (f.caps().tuning.bundle_bytes as u64 / count).max(1);
     let entry = |i: u64| file(Name::new(&home, format!("f{i}").as_bytes()), size(i));
     for (round, direct) in [(0, true), (1, false)] {
         let content = |i: u64| bytes(i + round * 5000, size(i));
@@ -177,10 +177,10 @@ pub fn a_bundle_keeps_attributes(f: &Fixture) {
         one.keep = keep;
         f.store.put_bundle(&mut one);
         let refused = landed(&one.items[0]).refused;
-        assert_eq!(refused, keep.without(f.caps().sets), "what `Caps::sets` has is kept, the rest is said to be refused");
+        assert_eq!(refused, keep.without(f.caps().attributes.sets), "what `sets` has is kept, the rest is reported as refused");
         let found = f.stat(&path);
         if !refused.has(MetaMask::MTIME) {
-            assert!(found.mtime.same(entry.mtime, f.caps().mtime_resolution, Default::default()), "{found:?}");
+            assert!(found.mtime.same(entry.mtime, f.caps().attributes.mtime_resolution, Default::default()), "{found:?}");
         }
         if !refused.has(MetaMask::MODE) {
             assert_eq!(found.mode & 0o777, 0o604, "direct: {direct}");

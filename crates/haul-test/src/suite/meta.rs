@@ -1,4 +1,4 @@
-//! Attributes: what `Caps::sets` has is kept, and what was refused is said.
+//! Attributes: what `AttributeCaps::sets` has is kept, and what was refused is said.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::tools::*;
 /// Without extended ones: those have a check of their own. The time is asked for always, so that it comes last.
 const PLAIN: MetaMask = MetaMask(MetaMask::MTIME.0 | MetaMask::MODE.0 | MetaMask::OWNER.0 | MetaMask::GROUP.0 | MetaMask::SETID.0);
 
-/// What was not refused is there. An attribute that `Caps::sets` lacks must be refused; one that it has
+/// What was not refused is there. An attribute that `AttributeCaps::sets` lacks must be refused; one that it has
 /// may be, by the rights of who runs this, but for time and mode.
 #[track_caller]
 fn kept(f: &Fixture, landed: WriteOutcome, wanted: &Entry, keep: MetaMask, found: &Entry) {
-    let sets = f.caps().sets;
+    let sets = f.caps().attributes.sets;
     let refused = landed.refused;
     assert!(refused.has(keep.without(sets)), "{:?} were not kept and not refused", keep.without(sets).without(refused));
     assert!(keep.has(refused), "{refused:?} refused, {keep:?} asked for");
@@ -24,7 +24,12 @@ fn kept(f: &Fixture, landed: WriteOutcome, wanted: &Entry, keep: MetaMask, found
     assert!(!refused.any(must), "{:?} is granted and was refused", refused.and(must));
     let kept = keep.without(refused);
     if kept.has(MetaMask::MTIME) {
-        assert!(found.mtime.same(wanted.mtime, f.caps().mtime_resolution, Duration::ZERO), "{:?} is not {:?}", found.mtime, wanted.mtime);
+        assert!(
+            found.mtime.same(wanted.mtime, f.caps().attributes.mtime_resolution, Duration::ZERO),
+            "{:?} is not {:?}",
+            found.mtime,
+            wanted.mtime
+        );
     }
     if kept.has(MetaMask::MODE) && wanted.kind != Kind::Link {
         assert_eq!(found.mode & 0o777, wanted.mode & 0o777);
@@ -81,27 +86,27 @@ pub fn attributes_are_set_on_everything(f: &Fixture) {
     for (i, entry) in wanted.iter().enumerate() {
         let landed = ok(set(&*f.store, entry, PLAIN.without(MetaMask::SETID)));
         kept(f, landed, entry, PLAIN.without(MetaMask::SETID), &f.stat(entry.name.path()));
-        if i == 0 && entry.kind == Kind::Link && f.caps().sets.has(MetaMask::MTIME) {
+        if i == 0 && entry.kind == Kind::Link && f.caps().attributes.sets.has(MetaMask::MTIME) {
             assert_eq!(f.stat("d/file").mtime.secs, WHEN.secs, "what the link points to was changed");
         }
     }
     assert!(f.store.set_meta(&[]).is_empty());
 }
 
-/// Times before 1970, far ahead, and of every precision: kept as `Caps::mtime_resolution` says, neither finer nor
+/// Times before 1970, far ahead, and of every precision: kept as `AttributeCaps::mtime_resolution` says, neither finer nor
 /// coarser. Two that the resolution tells apart must not be one.
 pub fn times_are_kept_to_the_grain(f: &Fixture) {
-    if !f.caps().sets.has(MetaMask::MTIME) {
+    if !f.caps().attributes.sets.has(MetaMask::MTIME) {
         return;
     }
-    let resolution = f.caps().mtime_resolution;
+    let resolution = f.caps().attributes.mtime_resolution;
     let step = resolution.as_nanos().max(1) as i128;
     let at = |nanos: i128| Time { secs: nanos.div_euclid(1_000_000_000) as i64, nanos: nanos.rem_euclid(1_000_000_000) as u32 };
     let base = WHEN.as_nanos().div_euclid(step) * step;
-    let beyond = [-126_230_400, 20_000_000_000].into_iter().filter(|_| f.caps().mtime_range != time_range::ANY);
+    let beyond = [-126_230_400, 20_000_000_000].into_iter().filter(|_| f.caps().attributes.mtime_range != time_range::ANY);
     for secs in beyond.chain([0, 1, 1_000_000_000, 4_000_000_000, 2_100_000_000]) {
         let entry = f.put_at("time", b"x", Time { secs, nanos: 0 });
-        assert!(f.stat("time").mtime.same(entry.mtime.within(f.caps().mtime_range), resolution, Duration::ZERO), "{secs}");
+        assert!(f.stat("time").mtime.same(entry.mtime.within(f.caps().attributes.mtime_range), resolution, Duration::ZERO), "{secs}");
     }
     let mut seen = Vec::new();
     for i in 0..4 {
@@ -111,7 +116,7 @@ pub fn times_are_kept_to_the_grain(f: &Fixture) {
         seen.push(found);
     }
     seen.dedup();
-    assert_eq!(seen.len(), 4, "the resolution is coarser than `Caps::mtime_resolution` says");
+    assert_eq!(seen.len(), 4, "the resolution is coarser than `AttributeCaps::mtime_resolution` says");
     if resolution <= Duration::from_nanos(1) {
         f.put_at("time", b"x", WHEN);
         assert_eq!(f.stat("time").mtime, WHEN);
@@ -130,7 +135,7 @@ pub fn extended_attributes_survive(f: &Fixture) {
     };
     let keep = MetaMask::XATTR.with(MetaMask::MTIME);
     let check = |landed: WriteOutcome, wanted: &Entry| {
-        if !f.caps().sets.has(MetaMask::XATTR) {
+        if !f.caps().attributes.sets.has(MetaMask::XATTR) {
             return assert!(landed.refused.has(MetaMask::XATTR), "not kept and not refused");
         }
         if landed.refused.has(MetaMask::XATTR) {
@@ -144,7 +149,7 @@ pub fn extended_attributes_survive(f: &Fixture) {
         let found: Vec<_> = found.iter().filter(|(name, _)| name.starts_with(b"user.")).collect();
         assert_eq!(found, wanted.xattrs.as_ref().expect("made so").iter().collect::<Vec<_>>());
         let stat = f.stat(wanted.name.path());
-        assert!(stat.mtime.same(wanted.mtime, f.caps().mtime_resolution, Duration::ZERO), "the time is set last");
+        assert!(stat.mtime.same(wanted.mtime, f.caps().attributes.mtime_resolution, Duration::ZERO), "the time is set last");
         let other = f.another();
         let source = ok(other.open(&stat, false));
         assert!(ok(source.xattrs(MetaMask::XATTR)).iter().any(|(name, _)| &**name == b"user.a"));
@@ -163,15 +168,17 @@ pub fn extended_attributes_survive(f: &Fixture) {
 
 /// One that is absent fails alone.
 pub fn attributes_of_what_is_absent_fail(f: &Fixture) {
-    if f.caps().sets.is_empty() {
+    if f.caps().attributes.sets.is_empty() {
         return;
     }
     f.put("here", b"x");
     let (none, here) = (file(name("none"), 1), file(name("here"), 1));
     let spec = |entry: &'_ Entry| -> (haul_core::entry::Name, Entry) { (entry.name.clone(), entry.clone()) };
     let all = [spec(&none), spec(&here)];
-    let specs: Vec<_> =
-        all.iter().map(|(name, entry)| haul_core::store::MetaSpec { name, entry, keep: f.caps().sets.and(MetaMask::MTIME) }).collect();
+    let specs: Vec<_> = all
+        .iter()
+        .map(|(name, entry)| haul_core::store::MetaSpec { name, entry, keep: f.caps().attributes.sets.and(MetaMask::MTIME) })
+        .collect();
     let mut outcomes = f.store.set_meta(&specs);
     assert_eq!(outcomes.len(), 2);
     ok(outcomes.remove(1));

@@ -8,7 +8,7 @@ use super::Fixture;
 use super::tools::*;
 
 pub fn any_name_can_be_made(f: &Fixture) {
-    let long = vec![b'n'; f.caps().name_max.min(255)];
+    let long = vec![b'n'; f.caps().names.max.min(255)];
     let nasty: [&[u8]; 14] = [
         b"with space",
         b" leading and trailing ",
@@ -30,9 +30,9 @@ pub fn any_name_can_be_made(f: &Fixture) {
     let mut nasty = nasty.to_vec();
     nasty.retain(|leaf| {
         let name = Name::new(&home, leaf);
-        let is_text = !f.caps().text_names || std::str::from_utf8(leaf).is_ok();
-        let is_line = !f.caps().one_line_names || !leaf.contains(&b'\n');
-        let is_plain = !f.caps().plain_names || leaf.iter().all(|byte| matches!(byte, b' '..=b'~'));
+        let is_text = !f.caps().names.text || std::str::from_utf8(leaf).is_ok();
+        let is_line = !f.caps().names.one_line || !leaf.contains(&b'\n');
+        let is_plain = !f.caps().names.plain || leaf.iter().all(|byte| matches!(byte, b' '..=b'~'));
         if !is_text || !is_line || !is_plain {
             let entry = file(name.clone(), 3);
             fails(write(&*f.store, &entry, &spec(&entry, f.chunk()), b"new"), &[ErrorKind::BadName], &name);
@@ -57,7 +57,7 @@ pub fn any_name_can_be_made(f: &Fixture) {
 pub fn case_is_folded_as_it_says(f: &Fixture) {
     f.put("Name", b"first");
     f.put("nAME", b"second");
-    let expected: &[&[u8]] = if f.caps().folds_case { &[b"second"] } else { &[b"first", b"second"] };
+    let expected: &[&[u8]] = if f.caps().names.folds_case { &[b"second"] } else { &[b"first", b"second"] };
     let mut found: Vec<_> = leaves(&*f.another(), &Dir::root()).iter().map(|leaf| f.get(leaf)).collect();
     found.sort();
     assert_eq!(found, expected);
@@ -66,7 +66,7 @@ pub fn case_is_folded_as_it_says(f: &Fixture) {
 
 /// Every call that takes a name refuses one that would leave its directory; `BadName` where it would make something.
 pub fn hostile_names_are_refused(f: &Fixture) {
-    if !f.caps().file_names {
+    if !f.caps().names.files {
         return;
     }
     f.put("d/kept", b"kept");
@@ -108,13 +108,13 @@ pub fn hostile_names_are_refused(f: &Fixture) {
 
 /// At the latest by the commit: the engine asks `check_destination` before it begins. Nothing is left of it.
 pub fn a_name_that_is_too_long_is_refused(f: &Fixture) {
-    if !f.caps().file_names {
+    if !f.caps().names.files {
         return;
     }
     f.put("d/kept", b"kept");
     let before = f.names();
     let home = dir("d");
-    let name = Name::new(&home, &vec![b'n'; f.caps().name_max + 1]);
+    let name = Name::new(&home, &vec![b'n'; f.caps().names.max + 1]);
     let (entry, bad) = (file(name.clone(), 3), &[ErrorKind::BadName]);
     match f.store.create(&name, &spec(&entry, f.chunk())) {
         Err(e) => fails::<()>(Err(e), bad, &name),

@@ -85,7 +85,7 @@ pub fn a_listing_is_whole_whatever_its_size(f: &Fixture) {
     let count = 10_000;
     f.make(&dir("big"));
     let big = dir("big");
-    let per_bundle = f.caps().bundle_files.min(1000);
+    let per_bundle = f.caps().tuning.bundle_files.min(1000);
     for start in (0..count).step_by(per_bundle) {
         let files = (start..count.min(start + per_bundle)).map(|i| (file(Name::new(&big, format!("f{i}").as_bytes()), 0), Vec::new()));
         let mut bundle = bundle(files.collect(), true);
@@ -114,14 +114,14 @@ pub fn a_listing_stops_when_told(f: &Fixture) {
     }
 }
 
-/// What `Caps::lists` has is there and true; what `have` does not claim is not looked at. A kind may be `Unknown`.
+/// What `AttributeCaps::lists` has is there and true; what `have` does not claim is not looked at. A kind may be `Unknown`.
 pub fn a_listing_tells_what_it_says(f: &Fixture) {
     f.put("d/file", b"12345");
     f.put("d/sub/inside", b"");
     if f.caps().links {
         f.plant_link("file", "d/link");
     }
-    let lists = f.caps().lists;
+    let lists = f.caps().attributes.lists;
     let mut kinds = Vec::new();
     for entry in entries(&*f.another(), &dir("d")) {
         let path = entry.name.path();
@@ -258,8 +258,8 @@ pub fn errors_carry_operation_name_and_kind(f: &Fixture) {
     fails(f.store.open(&entry, false), &[ErrorKind::NotFound, ErrorKind::Vanished], &none);
     fails_on(f.store.rename(&none, &name("other"), true), absent, &[&none, &name("other")]);
     fails(f.store.reopen(&none), &[ErrorKind::NotFound, ErrorKind::Vanished], &none);
-    if !f.caps().sets.is_empty() {
-        fails(set(&*f.store, &entry, f.caps().sets), absent, &none);
+    if !f.caps().attributes.sets.is_empty() {
+        fails(set(&*f.store, &entry, f.caps().attributes.sets), absent, &none);
     }
     if f.caps().dirs {
         fails(remove(&*f.store, &entry), absent, &none);

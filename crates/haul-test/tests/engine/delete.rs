@@ -128,11 +128,11 @@ fn a_destination_that_folds_names_pairs_them_itself() {
     for (ours, theirs) in [("Readme", "README"), ("\u{c9}t\u{e9}", "\u{c9}T\u{e9}"), ("dir/A", "dir/a")] {
         let source = Memory::new();
         source.put(ours, b"same");
-        let target = Memory::new().with(|caps| caps.folds_case = true);
+        let target = Memory::new().with(|caps| caps.names.folds_case = true);
         go(copying(&source, &target));
         source.put("new", b"n");
         // The destination shows another spelling of a name that it has.
-        let shown = Memory::new().with(|caps| caps.folds_case = true);
+        let shown = Memory::new().with(|caps| caps.names.folds_case = true);
         shown.put(theirs, b"same");
         shown.put("EXTRA", b"goes");
         shown.put_time(theirs, source.entry(ours).unwrap().mtime);

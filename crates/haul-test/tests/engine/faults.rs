@@ -83,7 +83,7 @@ impl Pair {
         target.put_time("same", source.entry("same").unwrap().mtime);
         target.put("extra/x", b"x");
         target.put("surplus", b"x");
-        let bare = |store: Memory| store.with(|caps| caps.lists = MetaMask::NONE);
+        let bare = |store: Memory| store.with(|caps| caps.attributes.lists = MetaMask::NONE);
         Pair { source: bare(source), target: bare(target) }
     }
 

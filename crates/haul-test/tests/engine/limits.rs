@@ -75,7 +75,7 @@ fn slow_writes_at_the_destination() {
 fn a_source_that_is_slow_to_list() {
     limited(job(slow(tree(40, 0), &[(Op::List, 300)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
     // Names without attributes, each of which has to be looked up.
-    let bare = tree(200, 0).with(|caps| caps.lists = MetaMask::NONE);
+    let bare = tree(200, 0).with(|caps| caps.attributes.lists = MetaMask::NONE);
     limited(job(slow(bare, &[(Op::StatMany, 200)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
     limited(job(slow(tree(0, 24), &[(Op::Open, 120)]), Arc::new(Memory::new())), Limiter::SourceMetadata);
 }
@@ -118,7 +118,7 @@ fn content_that_is_compared_is_hashed() {
 fn in_order() -> Memory {
     Memory::new().with(|caps| {
         caps.write = WriteStyle::InOrder;
-        caps.writers_per_file = 1;
+        caps.tuning.writers_per_file = 1;
     })
 }
 
@@ -134,17 +134,17 @@ fn one_huge_file_that_cannot_be_split() {
 fn the_same_file_in_parts_is_no_lack_of_work() {
     let source = Memory::new();
     source.put("huge", content("huge", 0, 3 << 20));
-    let parts = Memory::new().with(|caps| caps.writers_per_file = 8);
+    let parts = Memory::new().with(|caps| caps.tuning.writers_per_file = 8);
     limited(job(Arc::new(source), slow(parts, &[(Op::Write, 60)])), Limiter::DestinationWrites);
 }
 
 #[test]
 fn a_file_in_parts_of_a_source_that_gains_from_several_readers() {
     for (readers, expected) in [(1, Limiter::OneFile), (8, Limiter::SourceReads)] {
-        let source = Memory::new().with(|caps| caps.readers_per_file = readers);
+        let source = Memory::new().with(|caps| caps.tuning.readers_per_file = readers);
         source.put("huge", content("huge", 0, 3 << 20));
         let source = Fault::slow(Arc::new(source), &[(Op::Read, ms(60))]);
-        let target = Memory::new().with(|caps| caps.writers_per_file = 1);
+        let target = Memory::new().with(|caps| caps.tuning.writers_per_file = 1);
         limited(job(Arc::new(source), Arc::new(target)), expected);
     }
 }

@@ -20,9 +20,9 @@ use crate::support::{Run, content, copying, go, job};
 fn remote() -> Memory {
     Memory::new().with(|caps| {
         caps.remote = true;
-        caps.lists = MetaMask::BASIC.with(MetaMask::MTIME).with(MetaMask::MODE);
-        caps.sets = MetaMask::MTIME;
-        caps.mtime_resolution = Duration::from_secs(1);
+        caps.attributes.lists = MetaMask::BASIC.with(MetaMask::MTIME).with(MetaMask::MODE);
+        caps.attributes.sets = MetaMask::MTIME;
+        caps.attributes.mtime_resolution = Duration::from_secs(1);
         caps.hard_links = false;
         caps.direct_create = false;
     })
@@ -101,7 +101,7 @@ fn reference_trees_are_looked_up_in_lots() {
 
 #[test]
 fn listings_that_say_only_names_are_looked_up_in_lots() {
-    let bare = || Memory::new().with(|caps| caps.lists = MetaMask::NONE);
+    let bare = || Memory::new().with(|caps| caps.attributes.lists = MetaMask::NONE);
     let (source, target) = (bare(), bare());
     for i in 0..1000 {
         source.put(format!("d/{i}"), b"x");

@@ -107,7 +107,7 @@ fn copy_of(store: &Memory) -> Memory {
 fn sync(source: &Memory, target: &Memory, compare: Compare, bare: bool) -> Job {
     let hand = |store: &Memory| {
         let store = store.again();
-        if bare { store.with(|caps| (caps.lists, caps.remote) = (haul_core::entry::MetaMask::NONE, true)) } else { store }
+        if bare { store.with(|caps| (caps.attributes.lists, caps.remote) = (haul_core::entry::MetaMask::NONE, true)) } else { store }
     };
     let mut sync = job(Arc::new(hand(source)), Arc::new(hand(target)));
     (sync.deletion, sync.policy.force, sync.policy.compare) = (Some(Deletion::default()), true, compare);

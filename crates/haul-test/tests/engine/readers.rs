@@ -73,10 +73,10 @@ fn a_file_has_no_more_workers_than_gain() {
     for (readers, writers, asked, expected) in
         [(1, 1, None, 1), (3, 1, None, 3), (1, 2, None, 2), (5, 2, None, 2), (3, 1, Some(2), 2), (1, 1, Some(4), 1)]
     {
-        let inner = Memory::new().with(|caps| caps.readers_per_file = readers);
+        let inner = Memory::new().with(|caps| caps.tuning.readers_per_file = readers);
         inner.put("huge", content("huge", 0, 3 << 20));
         let reads = Arc::new(Reads::default());
-        let target = Memory::new().with(|caps| caps.writers_per_file = writers);
+        let target = Memory::new().with(|caps| caps.tuning.writers_per_file = writers);
         let mut copy = job(Arc::new(Counting { inner, reads: reads.clone() }), Arc::new(target));
         copy.writers = asked;
         let report = Run { workers: 12, processors: 1000, ..Run::default() }.go(copy).0;

@@ -53,8 +53,8 @@ fn all(store: &Memory) -> BTreeSet<Vec<u8>> {
 #[test]
 fn every_entry_is_visited_once() {
     for threads in [1, 2, 8] {
-        for lists in [MetaMask::NONE, Memory::new().caps().lists] {
-            let store = tree().with(|caps| caps.lists = lists);
+        for lists in [MetaMask::NONE, Memory::new().caps().attributes.lists] {
+            let store = tree().with(|caps| caps.attributes.lists = lists);
             let seen = survey(&store, threads, &Cancel::default(), |_| Descend::Yes);
             assert!(seen.ended.is_ok() && seen.failures.is_empty());
             assert_eq!(seen.names, all(&store));
@@ -85,7 +85,7 @@ fn what_is_not_wanted_is_not_entered() {
 
 #[test]
 fn errors_are_told_and_the_rest_is_visited() {
-    let store = tree().with(|caps| caps.lists = MetaMask::NONE);
+    let store = tree().with(|caps| caps.attributes.lists = MetaMask::NONE);
     let fault = Fault::new(store.again());
     let denied = || What::Fail(ErrorKind::Denied, Remedy::None);
     fault.add(Rule::new(Op::List, denied()).on("d1/e1"));

@@ -24,18 +24,18 @@ store_suite!(in_order, || Fixture::of_memory(Memory::new().with(|caps| {
     caps.attach = false;
     caps.direct_create = false;
     caps.atomic_commit = false;
-    caps.sets = MetaMask::MTIME;
-    caps.lists = MetaMask::NONE;
-    caps.mtime_resolution = Duration::from_secs(2);
-    caps.name_max = 143;
+    caps.attributes.sets = MetaMask::MTIME;
+    caps.attributes.lists = MetaMask::NONE;
+    caps.attributes.mtime_resolution = Duration::from_secs(2);
+    caps.names.max = 143;
 })));
 
 store_suite!(folding, || Fixture::of_memory(Memory::new().with(|caps| {
-    caps.folds_case = true;
-    caps.bundle_files = 10;
-    caps.bundle_bytes = 4096;
-    caps.lists = MetaMask::BASIC;
-    caps.sets = MetaMask::NONE;
+    caps.names.folds_case = true;
+    caps.tuning.bundle_files = 10;
+    caps.tuning.bundle_bytes = 4096;
+    caps.attributes.lists = MetaMask::BASIC;
+    caps.attributes.sets = MetaMask::NONE;
 })));
 
 /// A check that is written and not listed in the macro would never run.

@@ -185,7 +185,9 @@ impl Setter<'_> {
     fn why(&self, entry: &Entry, refused: MetaMask) -> String {
         let what = refused.words().join(" and ");
         match entry.kind {
-            Kind::Link if !self.opened.store.caps().link_sets.has(refused) => format!("this system cannot set the {what} of a symlink"),
+            Kind::Link if !self.opened.store.caps().attributes.link_sets.has(refused) => {
+                format!("this system cannot set the {what} of a symlink")
+            }
             _ => format!("{what} not permitted: another user owns it, or the file system does not support it"),
         }
     }

@@ -59,7 +59,7 @@ impl StoreRunner {
         let entry = Entry { mtime: Time { secs: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }, ..described(&name, size) };
         let caps = self.store.caps();
         let done = Done { files: 1, bytes: size, requests: 1 };
-        if size <= caps.bundle_bytes as u64 && caps.bundle_files > 0 {
+        if size <= caps.tuning.bundle_bytes as u64 && caps.tuning.bundle_files > 0 {
             let mut data = std::mem::take(&mut self.buffer);
             data.clear();
             pattern.parts(key, 0, size).for_each(|part| data.extend_from_slice(part));
@@ -113,7 +113,7 @@ impl StoreRunner {
         };
         let done = Done { files: 1, bytes: size, requests: 1 };
         let caps = self.store.caps();
-        if size <= caps.bundle_bytes as u64 && caps.bundle_files > 0 {
+        if size <= caps.tuning.bundle_bytes as u64 && caps.tuning.bundle_files > 0 {
             let mut bundle = Bundle { data: std::mem::take(&mut self.buffer), ..Bundle::default() };
             bundle.clear();
             bundle.push(entry);

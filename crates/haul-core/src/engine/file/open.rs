@@ -165,7 +165,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     let caps = cx.target().caps();
     let lends = cx.ranks.is_some() && caps.attach && caps.write != WriteStyle::InOrder && !in_place && delta.is_none();
     file.lends.store(lends, Ordering::Relaxed);
-    (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().runs, file.most), write.receipts);
+    (state.left, state.receipts) = (Waiting::new(left, cx.source(&file.work).caps().tuning.runs, file.most), write.receipts);
     let Write { sink, chunk, session, intent, .. } = Write { receipts: Vec::new(), ..write };
     let digested = source.extensions().near_data.reach().is_some() && cx.digests.are_shared(cx.source(&file.work), cx.target());
     let shown = Shown::new(chunk, landed.into_iter());
@@ -351,7 +351,7 @@ fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, m
     let in_pieces = !is_one && cx.source(&file.work).caps().read_ranges && !source.extensions().in_order;
     let asked = if in_pieces { asked } else { asked.max(entry.size) };
     let chunk = chunk_size(ordered_verify::fitting(asked, source, !caps.remote), entry.size, caps.write);
-    chunk.checked_next_multiple_of(caps.chunk_unit.max(1)).unwrap_or(chunk)
+    chunk.checked_next_multiple_of(caps.tuning.chunk_unit.max(1)).unwrap_or(chunk)
 }
 
 fn in_parts(cx: &Context) -> bool {

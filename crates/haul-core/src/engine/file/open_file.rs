@@ -101,7 +101,7 @@ impl fmt::Debug for OpenFile {
 
 /// Workers that may move one file: as many as gain at both ends, or as many as was asked for where more than one gains.
 fn most_workers(job: &Job, work: &DirWork) -> u32 {
-    let (readers, writers) = (job.roots[work.root].store.caps().readers_per_file, job.target.caps().writers_per_file);
+    let (readers, writers) = (job.roots[work.root].store.caps().tuning.readers_per_file, job.target.caps().tuning.writers_per_file);
     let gains = if readers > 1 && writers > 1 { readers.min(writers) } else { readers.max(writers) };
     if gains > 1 { job.writers.unwrap_or(gains) } else { 1 }
 }
@@ -148,7 +148,7 @@ impl OpenFile {
         let step = Step { act: Act::File { replace: false }, why: Why::New };
         chunks.sort_by_key(|chunk| chunk.index);
         let file = Self::made(job, work, entry, step, Vec::new());
-        file.state().left = Waiting::new(chunks, job.roots[work.root].store.caps().runs, file.most);
+        file.state().left = Waiting::new(chunks, job.roots[work.root].store.caps().tuning.runs, file.most);
         Arc::new(OpenFile { borrowed: Some(borrowed), ..file })
     }
 

@@ -58,7 +58,7 @@ pub fn borrow(cx: &Context, work: &Arc<DirWork>, dir: &Dir, lease: Lease, bytes:
     let entry = codec::decode(dir, from.bytes()?)?;
     let token = Token(from.bytes()?.into());
     // Its attributes are not part of what was lent.
-    let token = if cx.target().caps().owner_names { token.shared() } else { token };
+    let token = if cx.target().caps().attributes.owner_names { token.shared() } else { token };
     let chunk = from.number().filter(|chunk| *chunk > 0)?;
     let mut chunks = Vec::new();
     while !from.is_empty() {

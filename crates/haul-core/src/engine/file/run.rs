@@ -67,7 +67,7 @@ fn move_chunks(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) -> bool {
     let mut carried: VecDeque<carry::Carried> = VecDeque::new();
     let mut leaves = false;
     let mut taken: Option<u32> = None;
-    let runs = cx.source(&file.work).caps().runs;
+    let runs = cx.source(&file.work).caps().tuning.runs;
     loop {
         let surplus = cx.sched.surplus();
         let chunk = {

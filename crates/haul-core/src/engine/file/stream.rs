@@ -48,7 +48,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     let chunk = if in_parts { chunk_size(cx.job.chunk, 0, style) } else { u64::MAX };
     let step = if in_parts { chunk } else { PIECE };
     let size = (!cx.source(&file.work).caps().streams).then_some(entry.size);
-    let lands = !in_parts && cx.target().caps().lands_pieces;
+    let lands = !in_parts && cx.target().caps().tuning.lands_pieces;
     let mut taken = Taken { cx, flight, at: 0, spent: Spent::default(), sent: lands.then(VecDeque::new) };
     flight.doing("copy");
     let mut reader = Reader { source: &*source, from: None, at: 0, size };

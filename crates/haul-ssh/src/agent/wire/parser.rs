@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, Remedy, Result};
-use haul_core::store::{Caps, Receipt, Volume, WriteOutcome, WriteStyle, time_range};
+use haul_core::store::{AttributeCaps, Caps, NameRules, Receipt, Tuning, Volume, WriteOutcome, time_range};
 use haul_core::varint;
 
 use super::codes::{TIME_RANGES, error_from, kind_from, proof_from};
@@ -206,40 +206,29 @@ impl<'a> Parser<'a> {
             flags >> (next - 1) & 1 == 1
         };
         let (dirs, links, specials, hard_links) = (flag(), flag(), flag(), flag());
-        let (atomic_commit, attach, direct_create, file_names) = (flag(), flag(), flag(), flag());
+        let (atomic_commit, attach, direct_create, files) = (flag(), flag(), flag(), flag());
         let (folds_case, read_ranges) = (flag(), flag());
         let mtime_range = TIME_RANGES.get((flags >> 10 & 7) as usize).copied().unwrap_or(time_range::ANY);
         let (sets, lists, mtime_resolution) = (self.mask()?, self.mask()?, self.duration()?);
-        let name_max = usize::try_from(self.number()?).unwrap_or(255);
+        let max = usize::try_from(self.number()?).unwrap_or(255);
         let groups = if self.flag()? { Some((0..self.count()?).map(|_| self.small()).collect::<Result<_>>()?) } else { None };
         let proof = proof_from(self.byte()?);
         Ok(Caps {
-            write: WriteStyle::Anywhere,
-            holes: true,
             read_ranges,
             dirs,
             links,
             specials,
             hard_links,
-            sets,
-            link_sets: sets,
-            groups,
-            lists,
-            mtime_resolution,
-            mtime_range,
+            remote: true,
             atomic_commit,
             signatures: true,
             attach,
             direct_create,
-            writers_per_file: WRITERS,
-            lands_pieces: true,
-            file_names,
-            name_max,
-            folds_case,
-            bundle_bytes: 1 << 20,
-            bundle_files: 1000,
             proof,
-            ..Caps::minimal()
+            names: NameRules { files, max, folds_case, ..NameRules::minimal() },
+            attributes: AttributeCaps { sets, link_sets: sets, groups, lists, mtime_resolution, mtime_range, ..AttributeCaps::minimal() },
+            tuning: Tuning { writers_per_file: WRITERS, lands_pieces: true, ..Caps::posix().tuning },
+            ..Caps::posix()
         })
     }
 }

@@ -232,15 +232,18 @@ impl Writer {
             caps.atomic_commit,
             caps.attach,
             caps.direct_create,
-            caps.file_names,
-            caps.folds_case,
+            caps.names.files,
+            caps.names.folds_case,
             caps.read_ranges,
         ];
-        let range = TIME_RANGES.iter().position(|range| *range == caps.mtime_range).unwrap_or(0) as u64;
+        let range = TIME_RANGES.iter().position(|range| *range == caps.attributes.mtime_range).unwrap_or(0) as u64;
         self.number(flags.iter().enumerate().map(|(i, flag)| u64::from(*flag) << i).sum::<u64>() | range << flags.len());
-        self.mask(caps.sets).mask(caps.lists).duration(caps.mtime_resolution).number(caps.name_max as u64);
-        self.flag(caps.groups.is_some());
-        if let Some(groups) = &caps.groups {
+        self.mask(caps.attributes.sets)
+            .mask(caps.attributes.lists)
+            .duration(caps.attributes.mtime_resolution)
+            .number(caps.names.max as u64);
+        self.flag(caps.attributes.groups.is_some());
+        if let Some(groups) = &caps.attributes.groups {
             self.number(groups.len() as u64);
             for group in groups {
                 self.number((*group).into());

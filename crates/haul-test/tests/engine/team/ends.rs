@@ -152,7 +152,7 @@ fn chunks_of_one_large_file_are_moved_by_all_and_committed_by_one() {
     source.put("large", content("large", 0, 200 * (64 << 10) + 77));
     for n in [1, 2, 5] {
         for verify in [false, true] {
-            let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+            let target = Memory::new().with(|caps| caps.tuning.writers_per_file = 4);
             let of = |_| {
                 let (mut job, run) = chunked(&source, &target, |_| {});
                 job.verify = verify;
@@ -173,7 +173,7 @@ fn what_a_rank_cannot_move_of_a_file_its_owner_does() {
     let source = Memory::new();
     source.put("large", content("large", 0, 120 * (64 << 10)));
     for op in [Op::Attach, Op::Write] {
-        let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+        let target = Memory::new().with(|caps| caps.tuning.writers_per_file = 4);
         let of = |rank| {
             chunked(&source, &target, |fault| {
                 if rank > 0 {

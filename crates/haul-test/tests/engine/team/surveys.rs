@@ -83,9 +83,13 @@ fn all(store: &Memory) -> Vec<Vec<u8>> {
 fn every_entry_is_visited_by_one_rank_in_each_stage_of_a_session() {
     let flat = Memory::new();
     (0..3000).for_each(|i| flat.put(format!("{i}"), b"x"));
-    for (store, ranks, stages) in
-        [(tree(), 1, 2), (tree(), 2, 20), (tree(), 5, 20), (flat.with(|caps| caps.lists = MetaMask::NONE), 3, 3), (Memory::new(), 4, 30)]
-    {
+    for (store, ranks, stages) in [
+        (tree(), 1, 2),
+        (tree(), 2, 20),
+        (tree(), 5, 20),
+        (flat.with(|caps| caps.attributes.lists = MetaMask::NONE), 3, 3),
+        (Memory::new(), 4, 30),
+    ] {
         let done = session(threads(ranks).into_iter().map(Team::new).collect(), stages, &store);
         let done: Vec<_> = done.into_iter().map(Result::unwrap).collect();
         for stage in 0..stages {

@@ -23,7 +23,7 @@ fn ranks_that_copy_the_first_names_lend_each_other_chunks_and_end() {
         source.put(format!("large{i}"), content("large", i as u64, (16 + 7 * (i % 6)) * (64 << 10)));
         put_hard_link(&source, &format!("name{i}"), &format!("large{i}"));
     }
-    let target = Memory::new().with(|caps| caps.writers_per_file = 4);
+    let target = Memory::new().with(|caps| caps.tuning.writers_per_file = 4);
     let of = |_| {
         let from = Fault::new(source.again());
         from.add(Rule::new(Op::Read, What::Delay(Duration::from_millis(2))).always());
