@@ -116,8 +116,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// Many names of one directory; one result each, in order. With `follow`, what a link points
     /// to, inside or outside the tree, as the user asked.
-    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
-        let _ = follow;
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, _follow: bool) -> Vec<Found> {
         leaves
             .iter()
             .map(|leaf| match self.stat(&Name::new(dir, leaf), want) {
@@ -136,8 +135,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
 
     /// Begins a write, or begins it again from nothing if one with the same name and stamp was left over.
-    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        let _ = spec;
+    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         Err(read_only("create", name))
     }
 
@@ -177,14 +175,12 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Creates a symlink, fifo, socket or device like `entry` at `name`, in place of any file but never of a directory.
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
-        let _ = (entry, keep);
+    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<WriteOutcome> {
         Err(read_only("create", name))
     }
 
     /// Makes `name` another name of the file `existing`, in place of any other file.
-    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
-        let _ = existing;
+    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "link").on(name))
     }
 
@@ -194,8 +190,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Reads extended attributes and ACLs into entries that lack them.
-    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
-        let _ = want;
+    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
         entries.iter().map(|_| Ok(())).collect()
     }
 
@@ -206,8 +201,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Gives `from` the name `to`, in place of any file if `replace`; `Exists` otherwise.
-    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
-        let _ = (to, replace);
+    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
         Err(read_only("rename", from))
     }
 

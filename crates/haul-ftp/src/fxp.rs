@@ -380,7 +380,7 @@ impl<'a> Watch<'a> {
 
     /// Asks the receiver, when it is time to.
     fn look(&mut self, begun: bool, moved: Moved<'_>) -> Result<()> {
-        (moved.0)(self.bytes)?;
+        moved(self.bytes)?;
         if !begun || self.asked.elapsed() < ASK {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::error::Result;
 use haul_core::retry;
-use haul_core::store::{Moved, Reach};
+use haul_core::store::Reach;
 
 use super::control::command;
 use super::features::{cannot, get};
@@ -104,7 +104,7 @@ impl Relays {
             let kept = lock(&self.idle).pop();
             let is_kept = kept.is_some();
             let Some(mut pair) = kept.map_or_else(|| self.connect(&source.shared), |kept| Ok(Some(kept)))? else { break };
-            if pair.0.transfer(&store, &retrieve, Watch::new(None, count), Moved(&|_| retry::check()), op)? {
+            if pair.0.transfer(&store, &retrieve, Watch::new(None, count), &|_| retry::check(), op)? {
                 self.keep(&source.shared, pair);
                 return Ok(true);
             }

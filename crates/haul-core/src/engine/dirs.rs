@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::option_set::OptionSet;
 use crate::schedule::{DirWork, PendingDir};
-use crate::store::{Flow, MetaSpec, Moved, ServerSideOp, Spec, Store, WriteOutcome};
+use crate::store::{Flow, MetaSpec, ServerSideOp, Spec, Store, WriteOutcome};
 use crate::tune::Op;
 
 use super::backup::leads_to;
@@ -232,7 +232,7 @@ pub fn set_marker(cx: &Context, source: &dyn Store, name: &Name, entry: &Entry) 
         if cx.target().extensions().server_side.copies(source, 0) {
             let spec = Spec { entry: &entry, keep: cx.job.keep, chunk: cx.job.chunk, in_place: false, sync: false };
             if let Some(landed) =
-                retry(|| cx.target().extensions().server_side.perform(source, &entry, name, ServerSideOp::Copy(&spec, Moved::UNHEARD)))?
+                retry(|| cx.target().extensions().server_side.perform(source, &entry, name, ServerSideOp::Copy(&spec, &|_| Ok(()))))?
             {
                 return Ok(landed);
             }

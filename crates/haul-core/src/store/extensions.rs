@@ -1,6 +1,5 @@
 //! What only some stores offer. The bodies here are those of a store that does not.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,40 +53,35 @@ impl System for Absent {}
 /// Unfinished writes of this and of earlier runs.
 pub trait Unfinished {
     /// Takes up a session begun elsewhere; `NotFound` when the store has given it up.
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        let _ = (token, spec);
+    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         Err(Error::new(ErrorKind::NotFound, "resume").on(name))
     }
 
     /// The token under which `put_bundle` stages this file, for `abandon` after a kill; `None` if a kill leaves nothing of a small
     /// file.
-    fn staging(&self, entry: &Entry) -> Option<Token> {
-        let _ = entry;
+    fn staging(&self, _entry: &Entry) -> Option<Token> {
         None
     }
 
     /// Where the unfinished write of this file with this token is: a name in the file's directory. `None` where it has none.
-    fn staged(&self, entry: &Entry, token: &Token) -> Option<Token> {
-        let _ = token;
+    fn staged(&self, entry: &Entry, _token: &Token) -> Option<Token> {
         self.staging(entry)
     }
 
     /// Removes what an unfinished write left behind; no error if nothing did.
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        let _ = (name, token);
+    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
         Ok(())
     }
 
     /// Removes all unfinished writes in a directory that is to be deleted; returns their number. No listing shows them, and the
     /// directory cannot be removed with them.
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        let _ = dir;
+    fn abandon_all(&self, _dir: &Dir) -> Result<u64> {
         Ok(0)
     }
 }
 
 /// How an entry of another store of the same system gets a name in this one: see [`ServerSide::perform`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum ServerSideOp<'a> {
     /// It loses its own name; a directory comes with all that is in it.
     Rename,
@@ -100,32 +94,18 @@ pub enum ServerSideOp<'a> {
 }
 
 /// Called with how many bytes of a copy have arrived so far, where that can be known while it goes on. `Cancelled` when the run is to stop.
-#[derive(Clone, Copy)]
-pub struct Moved<'a>(pub &'a dyn Fn(u64) -> Result<()>);
-
-impl fmt::Debug for Moved<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Moved")
-    }
-}
-
-impl Moved<'static> {
-    /// For a caller that does not count.
-    pub const UNHEARD: Moved<'static> = Moved(&|_| Ok(()));
-}
+pub type Moved<'a> = &'a dyn Fn(u64) -> Result<()>;
 
 /// Renames, links and copies of entries of another store, made by the system that holds both.
 pub trait ServerSide {
     /// Whether `perform` can be expected to copy a file of this size from there.
-    fn copies(&self, from: &dyn Store, size: u64) -> bool {
-        let _ = (from, size);
+    fn copies(&self, _from: &dyn Store, _size: u64) -> bool {
         false
     }
 
     /// The token of what an interrupted copy by `perform` leaves of this file, for `abandon`; the next one of the same version goes on
     /// from it. `None` if nothing is left.
-    fn copy_staging(&self, entry: &Entry) -> Option<Token> {
-        let _ = entry;
+    fn copy_staging(&self, _entry: &Entry) -> Option<Token> {
         None
     }
 
@@ -134,8 +114,7 @@ pub trait ServerSide {
     ///
     /// # Errors
     /// `Exists` where a rename or a link would replace something; `Unsupported` across file systems.
-    fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
-        let _ = (from, entry, to, how);
+    fn perform(&self, _from: &dyn Store, _entry: &Entry, _to: &Name, _how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         Ok(None)
     }
 }
@@ -149,8 +128,7 @@ pub trait Digests {
     }
 
     /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot, or not for this file.
-    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        let _ = (entry, algorithm);
+    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
 }
@@ -164,15 +142,13 @@ pub trait ObjectOptions {
 
     /// Gives a file, or the marker of a directory, that is as it should be otherwise what the options of the place ask for, but with
     /// `dry`; what it lacked of it. A directory without a marker lacks nothing.
-    fn apply(&self, name: &Name, kind: Kind, dry: bool) -> Result<OptionSet> {
-        let _ = (name, kind, dry);
+    fn apply(&self, _name: &Name, _kind: Kind, _dry: bool) -> Result<OptionSet> {
         Ok(OptionSet::NONE)
     }
 
     /// What the marker of a directory has beside attributes, for a copy of it in another object store ([`super::Caps::markers`]);
     /// `None` without a marker.
-    fn marker_headers(&self, name: &Name) -> Result<Option<Arc<Headers>>> {
-        let _ = name;
+    fn marker_headers(&self, _name: &Name) -> Result<Option<Arc<Headers>>> {
         Ok(None)
     }
 }
@@ -187,14 +163,12 @@ pub enum Who {
 /// Users and groups on the machine of the store. `Unsupported` where it cannot be asked.
 pub trait Owners {
     /// The name of a user or group; `None` if the number has no name.
-    fn name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        let _ = (who, id);
+    fn name(&self, _who: Who, _id: u32) -> Result<Option<Box<[u8]>>> {
         Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
     }
 
     /// The number of a user or group of that name; `None` if unknown.
-    fn id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        let _ = (who, name);
+    fn id(&self, _who: Who, _name: &[u8]) -> Result<Option<u32>> {
         Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
     }
 }
@@ -251,15 +225,12 @@ pub trait System {
     }
 
     /// Puts what was written under these names on stable storage, so that `reopen` reads the medium.
-    fn sync(&self, names: &[&Name]) -> Result<()> {
-        let _ = names;
+    fn sync(&self, _names: &[&Name]) -> Result<()> {
         Ok(())
     }
 
     /// Forgets what is kept for a directory that the run is done with.
-    fn forget(&self, dir: &Dir) {
-        let _ = dir;
-    }
+    fn forget(&self, _dir: &Dir) {}
 
     /// Work that the remote host did for this place since it was opened; `None` if there is none or it does not report. At most a
     /// round trip and five seconds.

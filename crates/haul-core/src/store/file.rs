@@ -71,15 +71,11 @@ pub trait Source: Send + Sync {
     }
 
     /// Says that these parts will be read next, in this order: a source behind a network may ask for them ahead.
-    fn prefetch(&self, parts: &[Range<u64>]) {
-        let _ = parts;
-    }
+    fn prefetch(&self, _parts: &[Range<u64>]) {}
 
     /// Says that `at` will be read from its start on by reads that follow each other: one request may serve them all. With
     /// [`super::Runs::Open`] another reader may take the end of it.
-    fn hint_sequential(&self, at: Range<u64>) {
-        let _ = at;
-    }
+    fn hint_sequential(&self, _at: Range<u64>) {}
 
     /// What is open now, as `open` would stamp it. Asked again before a commit.
     fn stamp(&self) -> Result<Stamp>;
@@ -96,8 +92,7 @@ pub trait Source: Send + Sync {
     }
 
     /// Extended attributes and ACLs of what is open.
-    fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs> {
-        let _ = want;
+    fn xattrs(&self, _want: MetaMask) -> Result<crate::entry::Xattrs> {
         Ok(crate::entry::Xattrs::default())
     }
 
@@ -125,8 +120,7 @@ pub trait Sink: Send + Sync {
     fn hole(&self, at: Range<u64>) -> Result<()>;
 
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
-    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
-        let _ = chunk;
+    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
         Ok(Box::default())
     }
 

@@ -101,9 +101,7 @@ pub trait ContentChecksum {
     }
 
     /// Shows bytes that were read before, beginning with those of `unverified`.
-    fn feed(&self, at: u64, bytes: &[u8]) {
-        let _ = (at, bytes);
-    }
+    fn feed(&self, _at: u64, _bytes: &[u8]) {}
 }
 
 /// A file that is open on another machine, as a third one can be told of it.
@@ -128,14 +126,12 @@ pub trait NearData {
     /// The signature of the whole content with chunks of `average` bytes; `Ok(None)` if it would have to be read over a network.
     /// `each` gets the bytes read since its last call with the chunks found in them, and may stop it; the end of the file may add
     /// one more chunk.
-    fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
-        let _ = (average, each);
+    fn signature(&self, _average: u32, _each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
         Ok(None)
     }
 
     /// XXH3-128 of the bytes of `at`; `Ok(None)` where they have to be read for it.
-    fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
-        let _ = at;
+    fn hash(&self, _at: Range<u64>) -> Result<Option<u128>> {
         Ok(None)
     }
 }
@@ -144,15 +140,13 @@ pub trait NearData {
 pub trait Fill {
     /// Fills `at` with bytes from `from` on of the file that still has the final name. `Changed` if that file is not `old`, now or
     /// at commit; `Unsupported` where [`super::Caps::signatures`] denies.
-    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        let _ = (old, from, at);
+    fn reuse(&self, _old: &Stamp, _from: u64, _at: Range<u64>) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "reuse"))
     }
 
     /// Writes `at` with the same bytes of a file on another machine. Returns their XXH3-128, if wanted; `Ok(None)` if the two
     /// machines cannot reach each other.
-    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
-        let _ = (from, at, hash);
+    fn pull(&self, _from: Reach, _at: Range<u64>, _hash: bool) -> Result<Option<u128>> {
         Ok(None)
     }
 }
@@ -171,15 +165,13 @@ pub trait SinkState {
     }
 
     /// Whether the store still has what a receipt from before `attach` says has landed.
-    fn keeps(&self, receipt: &Receipt) -> bool {
-        let _ = receipt;
+    fn keeps(&self, _receipt: &Receipt) -> bool {
         true
     }
 
     /// The hash of all that was written, as the store computes it before the commit; `Ok(None)` if it cannot. A store with
     /// [`super::Digests`] can.
-    fn digest(&self, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        let _ = algorithm;
+    fn digest(&self, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
 }

@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::ErrorKind;
-use haul_core::store::{Moved, ServerSideOp};
+use haul_core::store::ServerSideOp;
 
 use super::Fixture;
 use super::tools::*;
@@ -363,7 +363,7 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     let entry = f.stat("source");
     let spec = spec(&entry, f.chunk());
     if let Some(landed) =
-        ok(f.store.extensions().server_side.perform(&*f.another(), &entry, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)))
+        ok(f.store.extensions().server_side.perform(&*f.another(), &entry, &name("copy"), ServerSideOp::Copy(&spec, &|_| Ok(()))))
     {
         assert!(f.get("copy") == content);
         assert!(landed.refused.has(MetaMask::MTIME) || f.stat("copy").mtime == entry.mtime);
@@ -375,7 +375,7 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
             &crate::memory::Memory::new(),
             &entry,
             &name("copy-2"),
-            ServerSideOp::Copy(&spec, Moved::UNHEARD)
+            ServerSideOp::Copy(&spec, &|_| Ok(()))
         )),
         None
     );

@@ -1,6 +1,6 @@
 //! The fault store: without rules it is the store inside; with them it fails as told.
 
-use haul_core::store::{Moved, ServerSideOp};
+use haul_core::store::ServerSideOp;
 use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
@@ -114,7 +114,7 @@ fn call(store: &Fault, op: Op) -> haul_core::Result<()> {
         Op::Remove => remove(store, &file(name("none"), 0)),
         Op::Rename => store.rename(&a, &a, true),
         Op::Take => {
-            store.extensions().server_side.perform(store, &listed()?, &name("copy"), ServerSideOp::Copy(&spec, Moved::UNHEARD)).map(drop)
+            store.extensions().server_side.perform(store, &listed()?, &name("copy"), ServerSideOp::Copy(&spec, &|_| Ok(()))).map(drop)
         }
         Op::Digest => store.extensions().digests.digest(&listed()?, haul_core::hash::Algorithm::Md5).map(drop),
         Op::Sync => store.extensions().system.sync(&[&a]),

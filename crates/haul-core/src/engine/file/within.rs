@@ -11,7 +11,7 @@ use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
 use crate::plan::Act;
-use crate::store::{Moved, ServerSideOp};
+use crate::store::ServerSideOp;
 use crate::tune::Op;
 
 use super::open::spec;
@@ -39,7 +39,7 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
             let token = journal::staged(&token);
             cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
         });
-        let how = if verifies { ServerSideOp::VerifiedCopy(&spec, Moved(&moved)) } else { ServerSideOp::Copy(&spec, Moved(&moved)) };
+        let how = if verifies { ServerSideOp::VerifiedCopy(&spec, &moved) } else { ServerSideOp::Copy(&spec, &moved) };
         let landed = retry(|| cx.target().extensions().server_side.perform(cx.source(&file.work), &entry, &name, how));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
