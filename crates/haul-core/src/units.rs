@@ -2,34 +2,48 @@
 
 use std::time::Duration;
 
-/// `5.24 GiB`: three digits and a binary unit.
+pub const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// The power of 1024 in which `n` is read best; 1,023.6 of a unit is 1.00 of the next.
+pub fn unit(n: f64) -> usize {
+    let mut power = 0;
+    let mut scaled = n;
+    while power + 1 < UNITS.len() && scaled >= if power == 0 { 1024.0 } else { 1023.5 } {
+        scaled /= 1024.0;
+        power += 1;
+    }
+    power
+}
+
+/// Three significant digits at most, as many decimals as `like` would have.
+pub fn digits(value: f64, like: f64, power: usize) -> String {
+    match like {
+        _ if power == 0 => count(value.round() as u64),
+        x if x < 9.995 => format!("{value:.2}"),
+        x if x < 99.95 => format!("{value:.1}"),
+        _ => count(value.round() as u64),
+    }
+}
+
+/// `4.05 GiB`: three significant digits, powers of 1024.
 pub fn bytes(n: u64) -> String {
-    scaled(n as f64, "B", &["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
+    real_bytes(n as f64)
 }
 
-/// `1.21 GiB/s`.
-pub fn rate(bytes_a_second: f64) -> String {
-    format!("{}/s", scaled(bytes_a_second.max(0.0), "B", &["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]))
+/// Bytes a second: `310 MiB/s`.
+pub fn rate(per_second: f64) -> String {
+    format!("{}/s", real_bytes(finite(per_second)))
 }
 
-fn scaled(n: f64, smallest: &str, units: &[&str]) -> String {
-    if !n.is_finite() || n < 999.5 {
-        return format!("{n:.0} {smallest}");
-    }
-    let (mut value, mut unit) = (n, smallest);
-    for next in units {
-        // 1023.9 would be shown as 1024, which is one of the next unit.
-        if value < 999.5 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    match value {
-        v if v < 9.995 => format!("{v:.2} {unit}"),
-        v if v < 99.95 => format!("{v:.1} {unit}"),
-        v => format!("{v:.0} {unit}"),
-    }
+fn real_bytes(n: f64) -> String {
+    let power = unit(n);
+    let value = n / 1024f64.powi(power as i32);
+    format!("{} {}", digits(value, value, power), UNITS[power])
+}
+
+/// 0 for what is no number or is negative.
+pub fn finite(n: f64) -> f64 {
+    if n.is_finite() { n.max(0.0) } else { 0.0 }
 }
 
 /// `37,760`.

@@ -138,7 +138,7 @@ pub fn worst(codes: &[u8]) -> u8 {
 pub fn page() -> String {
     let mut page = String::from("Exit codes. The numbers are rsync's where it has them.\n\n");
     for (_, code, when) in EXITS {
-        for line in crate::render::fold(&format!("{code:>4}  {when}"), 80, 6) {
+        for line in crate::text::fold(&format!("{code:>4}  {when}"), 80, 6) {
             page.push_str(&line);
             page.push('\n');
         }

@@ -7,7 +7,7 @@ use haul_core::event::{Skipped, Why};
 use haul_core::hint::{Choice, Hint};
 use haul_core::verdict::Stage;
 
-use crate::render::things;
+use crate::text::things;
 
 /// The next step that an error knows of.
 pub fn next_step(error: &Error) -> Option<String> {

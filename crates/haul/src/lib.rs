@@ -23,11 +23,13 @@ mod flags;
 mod help;
 mod hints;
 mod out;
+mod rank_lines;
 mod ranks;
 mod render;
 mod retries;
 mod signals;
 mod spread;
+mod text;
 mod transfer;
 mod units;
 

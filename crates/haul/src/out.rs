@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::Exit;
 use crate::flags::Text;
-use crate::ranks::lines::{self, Lines, Stream};
+use crate::rank_lines::{self, Lines, Stream};
 use crate::render;
 use crate::render::json::{Failed, Record};
 
@@ -26,7 +26,7 @@ pub fn through(lines: Arc<Lines>) {
 pub fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match LINES.get() {
         Some(lines) => lines.write(stream, bytes),
-        None => lines::print(stream, bytes),
+        None => rank_lines::print(stream, bytes),
     }
 }
 

@@ -22,7 +22,7 @@ use haul_run::wild;
 use crate::exit::Exit;
 use crate::flags::global::Progress;
 use crate::flags::{BatchFlags, Command, CopyFlags, Global, Invocation, JobsCommand, Parsed};
-use crate::{out, render};
+use crate::{out, text};
 
 /// Bytes of a line: some hundred names.
 const LINE_MOST: u64 = 1 << 20;
@@ -116,7 +116,7 @@ pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
     if ended.failed > 0 {
         // Several lines at once end in any order.
         ended.named.sort_unstable();
-        out::say(&format!("{} failed:", render::things(ended.failed, "line")));
+        out::say(&format!("{} failed:", text::things(ended.failed, "line")));
         ended.named.iter().for_each(|(number, code, line)| out::say(&format!("  line {number} ({code}): {line}")));
         if ended.failed > ended.named.len() as u64 {
             out::say(&format!("  and {} more", ended.failed - ended.named.len() as u64));

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::stamp;
 use crate::render::listing::{Head as Told, Listed};
-use crate::render::things;
+use crate::text::things;
 use crate::units;
 
 /// Headers that are told as they are: what each is called, and in JSON.

@@ -11,7 +11,7 @@ use haul_s3::admin::Gone;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::out;
-use crate::ranks::lines::Stream;
+use crate::rank_lines::Stream;
 use crate::render::listing::{Listed, Removed};
 
 /// Of one command; names come from any thread.

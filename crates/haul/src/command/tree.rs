@@ -22,7 +22,7 @@ use haul_run::scope::{self, Scope};
 use super::du::{Chosen, Links, Sum};
 use super::object_usage;
 use crate::render::listing::{self, Counts, Listed, Usage};
-use crate::render::utf8_locale;
+use crate::text::utf8_locale;
 
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {

@@ -6,7 +6,6 @@
 //! engine
 //! ```
 
-pub mod lines;
 mod meeting;
 mod probe;
 mod question;
@@ -28,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flags::{Command, Invocation};
 
-use lines::Lines;
+use crate::rank_lines::Lines;
 use meeting::{Hello, SHARED, short};
 use question::{Question, Reply, places};
 

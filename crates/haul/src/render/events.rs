@@ -9,7 +9,8 @@ use haul_core::report::{Ending, Report};
 
 use super::json::{self, Record};
 use super::summary::{self, Context};
-use super::{Listing, Renderer, State, lines, live, text};
+use super::{Listing, Renderer, State, lines, live};
+use crate::text;
 
 /// Failures written out while the run goes on; beyond that they are counted, unless `-v` asks for all.
 const FAILURES_INLINE: u64 = 20;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::text::roughly;
+use crate::text::roughly;
 
 /// An estimate counts when it has said the same for so long; the first seconds of a run promise anything.
 const HOLDS: Duration = Duration::from_secs(10);

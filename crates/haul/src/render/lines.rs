@@ -10,7 +10,7 @@ use haul_core::retry::Again;
 use crate::hints;
 use crate::spread::SpreadFigures;
 
-use super::text::{bit_rate, bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
+use crate::text::{bit_rate, bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
 
 /// Nothing moved and nothing found for this long is a stall and is named so. Shorter pauses are what a
 /// busy file server does every minute.

@@ -11,7 +11,7 @@ use haul_core::event::Progress;
 use crate::spread::SpreadFigures;
 
 use super::lines::{Around, STALLED, bits, left, slowest, stalled, troubles};
-use super::text::{bytes, bytes_of, clip, clock, columns, count, frequency, join, percent, rates, things};
+use crate::text::{bytes, bytes_of, clip, clock, columns, count, frequency, join, percent, rates, things};
 
 /// Below this a frame says too little; the line of a job log is shown instead, clipped.
 const NARROWEST: usize = 40;

@@ -18,7 +18,6 @@ mod live;
 mod options;
 mod output;
 mod summary;
-mod text;
 
 #[cfg(test)]
 pub mod fixtures;
@@ -33,7 +32,7 @@ use haul_core::error::Error;
 use haul_core::event::{Action, Progress};
 use jiff::Timestamp;
 
-use crate::ranks::lines::Stream;
+use crate::rank_lines::Stream;
 use json::Record;
 pub use json::{VERSION as JSON_VERSION, harmless};
 use lines::Around;
@@ -44,7 +43,6 @@ pub use options::{Clock, FailedTo, Fold, Mode, Options, PROGRESS_DEFAULT, Run};
 use output::{Names, Sink};
 pub use output::{Outputs, can_draw};
 pub use summary::command_line;
-pub use text::{columns, fold, things, utf8_locale};
 
 /// The terminal, the job log and the JSON stream of one run.
 pub struct Renderer {

@@ -8,7 +8,7 @@ use haul_core::event::Action;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::ranks::lines::Lines;
+use crate::rank_lines::Lines;
 
 /// Seconds between progress lines where there is no terminal and no `--progress=SECS`.
 pub const PROGRESS_DEFAULT: Duration = Duration::from_secs(30);

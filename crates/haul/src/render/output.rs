@@ -9,7 +9,7 @@ use std::time::Duration;
 use haul_core::team::Transport;
 
 use super::live::Size;
-use crate::ranks::lines::{Lines, Stream, Writer};
+use crate::rank_lines::{Lines, Stream, Writer};
 
 /// Held back before a write, so that `-v` and `--json` cost one system call for some hundred lines.
 const BUFFER: usize = 64 << 10;

@@ -14,7 +14,7 @@ use crate::spread::SpreadFigures;
 
 use super::Mode;
 use super::lines::{failure_lines, plain, show_path};
-use super::text::{bit_rate, bytes, clock, count, duration, fold, frequency, quoted, rate, seconds, things};
+use crate::text::{bit_rate, bytes, clock, count, duration, fold, frequency, quoted, rate, seconds, things};
 
 /// Failures written out in full.
 pub const FAILURES_SHOWN: usize = 20;

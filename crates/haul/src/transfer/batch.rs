@@ -95,7 +95,7 @@ fn got_further(report: &Report) -> bool {
 }
 
 fn units_of_cpus(count: u32) -> String {
-    crate::render::things(u64::from(count), "CPU")
+    crate::text::things(u64::from(count), "CPU")
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use crate::figures::Figures;
 use crate::flags::Global;
 use crate::flags::copy::CopyOutput;
 use crate::flags::global::Progress;
+use crate::rank_lines::Print;
 use crate::ranks::Ranks;
-use crate::ranks::lines::Print;
 use crate::render::{self, Renderer};
 use crate::signals;
 
@@ -98,7 +98,7 @@ impl<'a> Session<'a> {
             shows_totals: global.progress != Progress::Auto,
             color: global.color && std::io::IsTerminal::is_terminal(&std::io::stderr()),
             fold: folds(),
-            unicode: render::utf8_locale(|name| std::env::var(name).ok()),
+            unicode: crate::text::utf8_locale(|name| std::env::var(name).ok()),
             names: choice.names,
             log: global.log.as_deref().map(|path| appending(&own(path), "open log")).transpose()?,
             follower: follower.map(Ranks::title),

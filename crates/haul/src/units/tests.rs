@@ -134,7 +134,7 @@ fn deletes_are_bounded_by_count_or_percent() {
 fn figures_for_people() {
     assert_eq!(bytes(0), "0 B");
     assert_eq!(bytes(999), "999 B");
-    assert_eq!(bytes(1000), "0.98 KiB");
+    assert_eq!(bytes(1000), "1,000 B");
     assert_eq!(bytes(5_626_000_000), "5.24 GiB");
     assert_eq!(bytes((1 << 20) - 1), "1.00 MiB");
     assert_eq!(bytes(u64::MAX), "16.0 EiB");

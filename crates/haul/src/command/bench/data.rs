@@ -19,7 +19,8 @@ use crate::flags::Global;
 use crate::flags::bench::DataFlags;
 use crate::flags::bench::data::Wanted;
 use crate::flags::global::Progress;
-use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless, things};
+use crate::render::{PROGRESS_DEFAULT, harmless};
+use crate::text::{columns, fold, things};
 use crate::{out, units};
 
 /// Between two pictures on a terminal.

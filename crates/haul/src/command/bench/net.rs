@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::NetFlags;
 use crate::flags::connect::Connect;
-use crate::render::things;
+use crate::text::things;
 use crate::{out, units};
 
 const NOTES: [&str; 2] = [

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::flags::Global;
 use crate::out;
-use crate::render::{JSON_VERSION, harmless, utf8_locale};
+use crate::render::{JSON_VERSION, harmless};
+use crate::text::utf8_locale;
 
 /// Columns where there is no terminal: what fits into mails and job logs.
 const COLUMNS: usize = 80;

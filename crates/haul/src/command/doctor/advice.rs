@@ -3,7 +3,7 @@
 use super::facts::{Data, Facts};
 use super::show::time;
 use crate::flags::connect::Connect;
-use crate::render::things;
+use crate::text::things;
 use crate::units::{duration, rate};
 use haul_ssh::agent::NO_DATA;
 use haul_ssh::ssh::Flags;

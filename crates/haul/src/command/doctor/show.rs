@@ -1,8 +1,8 @@
 //! What is known of a host, as a person reads it: one aligned block.
 
 use super::facts::{Clock, Direction, Facts, Home, Login, Sftp};
-use crate::render::fold;
-use crate::render::things;
+use crate::text::fold;
+use crate::text::things;
 use crate::units::{bytes, count};
 
 /// Columns of a line, and of the words that name it.

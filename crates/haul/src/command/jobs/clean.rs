@@ -18,7 +18,7 @@ use haul_local::{Local, Options};
 use super::json::Cleaned;
 use super::{Report, View, digits, find, from};
 use crate::flags::connect::Connect;
-use crate::render::things;
+use crate::text::things;
 use crate::{out, units};
 
 /// What is to be cleaned, and how its destinations are reached.

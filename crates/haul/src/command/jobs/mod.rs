@@ -17,7 +17,7 @@ use jiff::tz::TimeZone;
 
 use crate::exit::Exit;
 use crate::flags::{Global, JobsCommand};
-use crate::render::things;
+use crate::text::things;
 use crate::{out, render, units};
 
 /// Digits of an id that are shown, unless more are needed to tell it from another.
@@ -178,7 +178,7 @@ fn overview(job: &JobInfo, view: &View, width: usize, to: &mut String) {
     let indent = " ".repeat(width + 2);
     let _ = writeln!(to, "{}  {standing}", &job.id[..width.min(job.id.len())]);
     let arrow = format!("{} -> {}", from(job), job.target);
-    if render::columns(&arrow) + indent.len() <= 80 {
+    if crate::text::columns(&arrow) + indent.len() <= 80 {
         let _ = writeln!(to, "{indent}{arrow}");
     } else {
         let _ = writeln!(to, "{indent}{}\n{indent}-> {}", from(job), job.target);

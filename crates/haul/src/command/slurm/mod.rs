@@ -41,7 +41,7 @@ fn written(flags: &SlurmFlags, global: &Global) -> Result<Exit> {
     let limit = estimate::limit(size, &flags.work, flags.resources.time, stopped).within(partition.time, &partition.name, stopped);
     let mut resources = flags.resources.clone();
     if let Some(most) = partition.nodes.filter(|most| *most < resources.nodes) {
-        let nodes = crate::render::things(u64::from(most), "node");
+        let nodes = crate::text::things(u64::from(most), "node");
         out::say(&format!("{nodes} in place of {}: the limit of partition {}", resources.nodes, partition.name));
         resources.nodes = most;
     }

@@ -7,7 +7,7 @@ use haul_core::journal::{JobInfo, JobState};
 
 use super::View;
 use crate::figures::{Figures, Part, RemoteFigures};
-use crate::render::fold;
+use crate::text::fold;
 use crate::units;
 
 /// Letters of a whole bar.

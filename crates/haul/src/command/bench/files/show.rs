@@ -5,7 +5,7 @@ use haul_bench::plot::Unit;
 use haul_bench::record::Sample;
 use serde_json::Value;
 
-use crate::render::things;
+use crate::text::things;
 use crate::units;
 
 pub fn case_words(case: Case, each: u64) -> String {

@@ -3,21 +3,8 @@
 use std::time::Duration;
 
 use haul_core::entry::show;
-
-const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
-/// `12,345,678`.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+use haul_core::units::{UNITS, digits, finite, unit};
+pub use haul_core::units::{bytes, count, rate};
 
 /// `1 file`, `2 files`, `1 entry`, `2 entries`.
 pub fn things(n: u64, one: &str) -> String {
@@ -28,38 +15,6 @@ pub fn things(n: u64, one: &str) -> String {
     }
 }
 
-/// The power of 1024 in which `n` is read best; 1,023.6 of a unit is 1.00 of the next.
-fn unit(n: f64) -> usize {
-    let mut power = 0;
-    let mut scaled = n;
-    while power + 1 < UNITS.len() && scaled >= if power == 0 { 1024.0 } else { 1023.5 } {
-        scaled /= 1024.0;
-        power += 1;
-    }
-    power
-}
-
-/// Three significant digits at most, as many decimals as `like` would have.
-fn digits(value: f64, like: f64, power: usize) -> String {
-    match like {
-        _ if power == 0 => count(value.round() as u64),
-        x if x < 9.995 => format!("{value:.2}"),
-        x if x < 99.95 => format!("{value:.1}"),
-        _ => count(value.round() as u64),
-    }
-}
-
-/// `4.05 GiB`: three significant digits, powers of 1024.
-pub fn bytes(n: u64) -> String {
-    real_bytes(n as f64)
-}
-
-fn real_bytes(n: f64) -> String {
-    let power = unit(n);
-    let value = n / 1024f64.powi(power as i32);
-    format!("{} {}", digits(value, value, power), UNITS[power])
-}
-
 /// `1.20 of 4.05 GiB`: both in the unit of the second.
 pub fn bytes_of(done: u64, total: u64, between: &str) -> String {
     let power = unit(total as f64);
@@ -68,12 +23,7 @@ pub fn bytes_of(done: u64, total: u64, between: &str) -> String {
     format!("{}{between}{} {}", digits(done as f64 / scale, like, power), digits(like, like, power), UNITS[power])
 }
 
-/// Bytes a second: `310 MiB/s`.
-pub fn rate(per_second: f64) -> String {
-    format!("{}/s", real_bytes(finite(per_second)))
-}
-
-/// The same in bits, by powers of 1000 as links are rated: `2.60 Gbit/s`.
+/// Bits a second, by powers of 1000 as links are rated: `2.60 Gbit/s`.
 pub fn bit_rate(bytes_per_second: f64) -> String {
     let gigabits = finite(bytes_per_second) * 8.0 / 1e9;
     match gigabits {
@@ -103,10 +53,6 @@ pub fn frequency(per_second: f64) -> String {
         x if x < 9.95 => format!("{x:.1}"),
         x => count(x.round() as u64),
     }
-}
-
-fn finite(n: f64) -> f64 {
-    if n.is_finite() { n.max(0.0) } else { 0.0 }
 }
 
 /// `00:01:30`; hours go on past 99.
