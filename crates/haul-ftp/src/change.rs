@@ -86,171 +86,134 @@ fn rename(session: &mut Session, from: &[u8], to: &[u8], op: &'static str) -> Re
     Ok(first.or(second.filter(|reply| !reply.is_done())))
 }
 
-/// What a server cannot keep of what is wanted.
-pub fn lost_of(entry: &Entry, keep: MetaMask, sets: MetaMask) -> MetaMask {
-    let extended = MetaMask::XATTR.with(MetaMask::ACL).with(MetaMask::CONTEXT);
-    let lost = keep.without(sets).without(MetaMask::BASIC);
-    lost.without(extended.without(entry.xattr_classes()))
+/// The commands that set attributes, and what of these a file does not get.
+pub struct Settings {
+    masks: Vec<MetaMask>,
+    pub commands: Vec<Vec<u8>>,
+    /// What the server has no command for.
+    lost: MetaMask,
 }
 
-/// Commands, each with the attribute that it sets.
-type Settings = Vec<(MetaMask, Vec<u8>)>;
-
-/// The commands that set what is kept; the time last.
-pub fn settings(path: &[u8], entry: &Entry, keep: MetaMask, mfmt: bool) -> Result<Settings> {
-    let mut commands = Vec::new();
-    if keep.has(MetaMask::MODE) {
-        let mode = format!("CHMOD {:03o} ", entry.mode & 0o777);
-        commands.push((MetaMask::MODE, command("SITE", &[mode.as_bytes(), path].concat())?));
+impl Settings {
+    /// `replies`: those to the commands.
+    pub fn outcome(&self, replies: &[Reply]) -> WriteOutcome {
+        let refused = self.masks.iter().zip(replies).filter(|(_, reply)| !reply.is_done());
+        WriteOutcome { refused: refused.fold(self.lost, |refused, (mask, _)| refused.with(*mask)), ino: 0 }
     }
-    if let Some(time) = shown_time(entry.mtime).filter(|_| keep.has(MetaMask::MTIME)) {
-        let word = if mfmt { "MFMT" } else { "MDTM" };
-        commands.push((MetaMask::MTIME, command(word, &[time.as_bytes(), b" ", path].concat())?));
-    }
-    Ok(commands)
 }
 
 impl Shared {
+    /// What sets attributes of the file at a path; the time last.
+    pub fn settings(&self, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<Settings> {
+        let extended = MetaMask::XATTR.with(MetaMask::ACL).with(MetaMask::CONTEXT);
+        let lost = keep.without(self.sets).without(MetaMask::BASIC).without(extended.without(entry.xattr_classes()));
+        let keep = keep.and(self.sets);
+        let mut settings = Settings { masks: Vec::new(), commands: Vec::new(), lost };
+        let mut add = |mask, word, value: &str| {
+            settings.masks.push(mask);
+            command(word, &[value.as_bytes(), b" ", path].concat()).map(|command| settings.commands.push(command))
+        };
+        if keep.has(MetaMask::MODE) {
+            add(MetaMask::MODE, "SITE", &format!("CHMOD {:03o}", entry.mode & 0o777))?;
+        }
+        if let Some(time) = shown_time(entry.mtime).filter(|_| keep.has(MetaMask::MTIME)) {
+            add(MetaMask::MTIME, if self.features.mfmt { "MFMT" } else { "MDTM" }, &time)?;
+        }
+        Ok(settings)
+    }
+
+    /// What is asked to learn how much of a file the server has, where that takes no listing.
+    pub fn size_command(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let word = if self.features.mlst.is_some() { "MLST" } else { "SIZE" };
+        let can = word == "MLST" || get(&self.features.size);
+        can.then(|| command(word, path).ok()).flatten()
+    }
+
     /// The size of the file at a path, and its attributes set, in one round trip where the server lists facts; what was refused is in
     /// the result.
     pub fn size_and_set(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<(Option<u64>, WriteOutcome)> {
         const OP: &str = "commit";
-        let word = match self.features.mlst.is_some() {
-            true => "MLST",
-            false if get(&self.features.size) => "SIZE",
-            false => {
-                let size = session.look(path, false, OP)?.size;
-                return Ok((size, self.set_at(session, path, entry, keep)?));
-            }
+        let settings = self.settings(path, entry, keep)?;
+        let commands: Vec<Vec<u8>> = settings.commands.iter().cloned().chain(self.size_command(path)).collect();
+        let replies: Vec<Reply> = session.control.ask_all(&commands, OP).into_iter().collect::<Result<_>>()?;
+        let (set, sized) = replies.split_at(settings.commands.len());
+        let size = match sized.first() {
+            None => session.look(path, false, OP)?.size,
+            Some(found) if self.features.mlst.is_some() => facts_of(found, OP)?.size,
+            Some(found) => found.clone().done(OP)?.size(),
         };
-        let mut refused = lost_of(entry, keep, self.sets);
-        let (masks, commands): (Vec<_>, Vec<_>) = settings(path, entry, keep.and(self.sets), self.features.mfmt)?.into_iter().unzip();
-        let commands = [&[command(word, path)?], &commands[..]].concat();
-        let mut replies = session.control.ask_all(&commands, OP).into_iter();
-        let found = replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP)))?;
-        let size = if word == "SIZE" { found.done(OP).map(|found| found.size()) } else { facts_of(&found, OP).map(|facts| facts.size) };
-        for (mask, reply) in masks.into_iter().zip(replies) {
-            if !reply?.is_done() {
-                refused = refused.with(mask);
-            }
-        }
-        Ok((size?, WriteOutcome { refused, ino: 0 }))
+        Ok((size, settings.outcome(set)))
     }
 
-    /// Sets attributes of what is at a path; what was refused is in the result.
-    pub fn set_at(&self, session: &mut Session, path: &[u8], entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
-        let mut refused = lost_of(entry, keep, self.sets);
-        let (masks, commands): (Vec<_>, Vec<_>) = settings(path, entry, keep.and(self.sets), self.features.mfmt)?.into_iter().unzip();
-        for (mask, reply) in masks.into_iter().zip(session.control.ask_all(&commands, "set attributes")) {
-            if !reply?.is_done() {
-                refused = refused.with(mask);
-            }
-        }
-        Ok(WriteOutcome { refused, ino: 0 })
-    }
-
-    pub fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
-        const OP: &str = "set attributes";
-        if specs.is_empty() {
+    /// Sends what `request` makes of each name, all at once, unless the server does not keep the name; `settle` judges the replies.
+    fn each_name<T>(
+        &self,
+        names: &[&Name],
+        op: &'static str,
+        request: impl Fn(usize) -> Result<Vec<Vec<u8>>>,
+        mut settle: impl FnMut(&mut Session, usize, Vec<Reply>) -> Result<T>,
+    ) -> Vec<Result<T>> {
+        if names.is_empty() {
             return Vec::new();
         }
-        let proofs = self.prove(&specs.iter().map(|spec| &*spec.name.leaf).collect::<Vec<_>>());
-        let mut session = match self.pool.take() {
-            Ok(session) => session,
-            Err(e) => return specs.iter().map(|spec| Err(e.again().on(spec.name))).collect(),
-        };
-        let prepare = |(spec, proof): (&MetaSpec<'_>, Result<()>)| {
-            proof.and_then(|()| settings(&self.path(spec.name, OP)?, spec.entry, spec.keep.and(self.sets), self.features.mfmt))
-        };
-        let prepared: Vec<Result<Settings>> = specs.iter().zip(proofs).map(prepare).collect();
-        let commands: Vec<Vec<u8>> = prepared.iter().flatten().flatten().map(|(_, command)| command.clone()).collect();
-        let mut replies = session.control.ask_all(&commands, OP).into_iter();
-        let mut results = Vec::with_capacity(specs.len());
-        for (spec, prepared) in specs.iter().zip(prepared) {
-            let mut landed = WriteOutcome { refused: lost_of(spec.entry, spec.keep, self.sets), ino: 0 };
-            let mut outcome = prepared.map(|prepared| prepared.into_iter().map(|(mask, _)| mask).collect::<Vec<_>>());
-            for mask in outcome.as_mut().map(std::mem::take).unwrap_or_default() {
-                match replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP))) {
-                    Ok(reply) if reply.is_done() => {}
-                    Ok(_) => landed.refused = landed.refused.with(mask),
-                    Err(e) => outcome = Err(e),
-                }
-            }
-            results.push(outcome.map(|_| landed));
-        }
-        // Looked at only now: the replies before had to be read in their order.
-        for (spec, result) in specs.iter().zip(&mut results) {
-            let refused = matches!(result, Ok(landed) if landed.refused.any(spec.keep.and(self.sets)));
-            if let Some(e) = refused.then(|| self.path(spec.name, OP).and_then(|path| session.look(&path, false, OP)).err()).flatten() {
-                *result = Err(e);
-            }
-        }
-        results.into_iter().zip(specs).map(|(result, spec)| result.map_err(|e| e.on(spec.name))).collect()
-    }
-
-    pub fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
-        const OP: &str = "mkdir";
-        let names: Vec<Name> = dirs.iter().map(|(dir, _)| Name::of(dir)).collect();
         let proofs = self.prove(&names.iter().map(|name| &*name.leaf).collect::<Vec<_>>());
         let mut session = match self.pool.take() {
             Ok(session) => session,
             Err(e) => return names.iter().map(|name| Err(e.again().on(name))).collect(),
         };
-        let paths = names.iter().zip(proofs).map(|(name, proof)| proof.and_then(|()| self.path(name, OP)));
-        let paths: Vec<Result<Vec<u8>>> = paths.collect();
-        let made = session.ask_each("MKD", paths.iter().filter_map(|path| path.as_deref().ok()), OP);
-        let mut made = made.into_iter();
-        let replies: Vec<Result<(Vec<u8>, Reply)>> = paths
-            .into_iter()
-            .map(|path| {
-                let path = path?;
-                let reply = made.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP)))?;
-                Ok((path, reply))
-            })
-            .collect();
-        let mut settle = |(path, reply): (Vec<u8>, Reply)| {
-            if reply.is_done() {
-                return Ok(true);
+        let requests: Vec<Result<Vec<Vec<u8>>>> =
+            proofs.into_iter().enumerate().map(|(i, proof)| proof.and_then(|()| request(i))).collect();
+        let commands: Vec<Vec<u8>> = requests.iter().flatten().flatten().cloned().collect();
+        let mut replies = session.control.ask_all(&commands, op).into_iter();
+        let mut own = |commands: Vec<Vec<u8>>| replies.by_ref().take(commands.len()).collect::<Vec<_>>().into_iter().collect();
+        // All are read before anything else is asked.
+        let answers: Vec<Result<Vec<Reply>>> = requests.into_iter().map(|request| request.and_then(&mut own)).collect();
+        let settled = answers.into_iter().enumerate().map(|(i, replies)| replies.and_then(|replies| settle(&mut session, i, replies)));
+        settled.zip(names).map(|(outcome, name)| outcome.map_err(|e| e.on(name))).collect()
+    }
+
+    pub fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
+        const OP: &str = "set attributes";
+        let names: Vec<&Name> = specs.iter().map(|spec| spec.name).collect();
+        let settings = |i: usize| self.settings(&self.path(names[i], OP)?, specs[i].entry, specs[i].keep);
+        let request = |i| Ok(settings(i)?.commands);
+        self.each_name(&names, OP, request, |session, i, replies| {
+            let outcome = settings(i)?.outcome(&replies);
+            if outcome.refused.any(specs[i].keep.and(self.sets)) {
+                session.look(&self.path(names[i], OP)?, false, OP)?;
             }
+            Ok(outcome)
+        })
+    }
+
+    pub fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        const OP: &str = "mkdir";
+        let names: Vec<Name> = dirs.iter().map(|(dir, _)| Name::of(dir)).collect();
+        let names: Vec<&Name> = names.iter().collect();
+        let request = |i: usize| Ok(vec![command("MKD", &self.path(names[i], OP)?)?]);
+        self.each_name(&names, OP, request, |session, i, mut replies| {
+            let Some(reply) = replies.pop().filter(|reply| !reply.is_done()) else { return Ok(true) };
+            let path = self.path(names[i], OP)?;
             match session.look(&path, false, OP) {
                 Ok(Facts { kind: Some(Kind::Dir), .. }) => Ok(false),
                 Ok(_) => Err(Error::new(ErrorKind::Exists, OP).because("a non-directory exists under that name")),
-                Err(e) if e.kind() == ErrorKind::NotFound => Err(explain_write(&mut session, &path, Failed::Reply(reply), OP)),
+                Err(e) if e.kind() == ErrorKind::NotFound => Err(explain_write(session, &path, Failed::Reply(reply), OP)),
                 Err(e) => Err(e),
             }
-        };
-        replies.into_iter().zip(&names).map(|(reply, name)| reply.and_then(&mut settle).map_err(|e| e.on(name))).collect()
+        })
     }
 
     pub fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
         const OP: &str = "remove";
-        if entries.is_empty() {
-            return Vec::new();
-        }
-        let proofs = self.prove(&entries.iter().map(|entry| &*entry.name.leaf).collect::<Vec<_>>());
-        let mut session = match self.pool.take() {
-            Ok(session) => session,
-            Err(e) => return entries.iter().map(|entry| Err(e.again().on(&entry.name))).collect(),
-        };
-        let word = |entry: &Entry| if entry.kind == Kind::Dir { "RMD" } else { "DELE" };
-        let request = |(entry, proof): (&Entry, Result<()>)| {
-            proof.and_then(|()| self.target(&entry.name, OP)).and_then(|path| command(word(entry), &path))
-        };
-        let commands: Vec<Result<Vec<u8>>> = entries.iter().zip(proofs).map(request).collect();
-        let sent: Vec<Vec<u8>> = commands.iter().filter_map(|command| command.as_ref().ok().cloned()).collect();
-        let mut replies = session.control.ask_all(&sent, OP).into_iter();
-        let replies: Vec<Result<Reply>> = commands
-            .into_iter()
-            .map(|command| command.and_then(|_| replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, OP)))))
-            .collect();
-        let mut settle = |entry: &Entry, reply: Reply| {
-            if reply.is_done() {
-                return Ok(());
-            }
-            let (e, path) = (reply.failure(OP), self.target(&entry.name, OP)?);
+        let names: Vec<&Name> = entries.iter().map(|entry| &entry.name).collect();
+        let word = |i: usize| if entries[i].kind == Kind::Dir { "RMD" } else { "DELE" };
+        let request = |i: usize| Ok(vec![command(word(i), &self.target(names[i], OP)?)?]);
+        self.each_name(&names, OP, request, |session, i, mut replies| {
+            let Some(reply) = replies.pop().filter(|reply| !reply.is_done()) else { return Ok(()) };
+            let (e, path) = (reply.failure(OP), self.target(names[i], OP)?);
             match session.look(&path, false, OP) {
                 Err(absent) if absent.kind() == ErrorKind::NotFound => Err(absent),
-                Ok(Facts { kind: Some(Kind::Dir), .. }) if entry.kind == Kind::Dir => match session.read_dir(&path, OP) {
+                Ok(Facts { kind: Some(Kind::Dir), .. }) if entries[i].kind == Kind::Dir => match session.read_dir(&path, OP) {
                     Ok(listing) if !listing.names.is_empty() => {
                         Err(Error::new(ErrorKind::Exists, OP).because("the directory is not empty"))
                     }
@@ -259,16 +222,7 @@ impl Shared {
                 _ if reply.is_vague() => Err(e.kind_is(ErrorKind::Denied)),
                 _ => Err(e),
             }
-        };
-        replies
-            .into_iter()
-            .zip(entries)
-            .map(|(reply, entry)| reply.and_then(|reply| settle(entry, reply)).map_err(|e| e.on(&entry.name)))
-            .collect()
-    }
-
-    pub fn rename(&self, from: &Name, to: &Name, over: bool) -> Result<()> {
-        self.take_over(self, from, to, over)
+        })
     }
 
     /// Gives an entry of another directory of this server a name here, with all that is in it; in place of a file if `over`.

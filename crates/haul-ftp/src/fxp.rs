@@ -84,7 +84,7 @@ pub fn copy(
             return Ok(None);
         }
         unchanged(&mut pair.sender, &source, entry)?;
-        let size = pair.receiver.look(&path, false, OP)?.size;
+        let (size, landed) = to.size_and_set(&mut pair.receiver, &path, entry, spec.keep)?;
         arrived(size, entry.size, OP)?;
         if verify {
             match pair.is_same((from, &source), (to, &path), entry.size)? {
@@ -96,7 +96,6 @@ pub fn copy(
                 None => return Ok(None),
             }
         }
-        let landed = to.set_at(&mut pair.receiver, &path, entry, spec.keep)?;
         change::replace(&mut pair.receiver, &path, &target, OP)?;
         Ok(Some(landed))
     });
@@ -384,7 +383,7 @@ impl<'a> Watch<'a> {
         if !begun || self.asked.elapsed() < ASK {
             return Ok(());
         }
-        let seen = self.at.and_then(|(to, path)| to.pool.take_idle().and_then(|mut session| session.look(path, false, OP).ok()?.size));
+        let seen = self.at.and_then(|(to, path)| to.pool.take_spare().and_then(|mut session| session.look(path, false, OP).ok()?.size));
         self.blind = seen.is_none() && !self.marked;
         self.came(seen.unwrap_or(0));
         if let Some((to, _)) = self.at {

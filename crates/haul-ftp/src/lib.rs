@@ -2,12 +2,11 @@
 //!
 //! ```text
 //! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
-//!                           -> source, sink, fxp, batch, change, digest                  -> session, data      -> control, reply, stream
+//!                           -> source, sink, fxp, batch (puts, gets), change, digest     -> session, data      -> control, reply, stream
 //!                                                                                       (transfers)            (commands)
 //! ```
 //!
-//! With GridFTP servers: sink -> block_sink, batch -> block_batch -> extended (data to the server in blocks);
-//!                       source, batch -> block_get -> intake (data from it).
+//! With GridFTP servers: sink -> ranged, puts -> extended (data to the server in blocks); source, gets -> intake (data from it).
 //! Both over several data nodes, where a server has them: stripes.
 //!
 //! A transfer takes a control connection and a data connection, so that files move side by side only over several sessions; what
@@ -17,9 +16,6 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod batch;
-mod block_batch;
-mod block_get;
-mod block_sink;
 mod change;
 mod control;
 mod data;
@@ -32,6 +28,7 @@ mod facts;
 mod features;
 mod flags;
 mod fxp;
+mod gets;
 mod grid;
 mod gsi;
 mod host;
@@ -44,6 +41,8 @@ mod passive;
 mod paths;
 mod pool;
 mod provider;
+mod puts;
+mod ranged;
 mod ranges;
 mod ranges_proof;
 mod relay;
@@ -53,7 +52,6 @@ mod session;
 mod shell;
 mod sink;
 mod source;
-mod split;
 mod staged;
 mod store;
 mod stream;

@@ -36,8 +36,8 @@ struct PoolState {
     coming: usize,
     awaiting: usize,
     most: usize,
-    /// Sessions that are kept for a read that may follow, each with its owner.
-    parked: Vec<(u64, Weak<dyn Parked>)>,
+    /// Owners of sessions that are kept for a request that may follow.
+    parked: Vec<Weak<dyn Parked>>,
 }
 
 /// Keeps sessions for later, and gives them back if somebody else needs one.
@@ -101,7 +101,18 @@ impl Pool {
         self.take_one(Wanted::Intake)
     }
 
+    /// A session that is not in use, or one more where the server allows it now; without waiting for others.
+    pub fn take_spare(self: &Arc<Pool>) -> Option<Lease> {
+        self.find(Wanted::Stream, false).ok().flatten()
+    }
+
     fn take_one(self: &Arc<Pool>, wanted: Wanted) -> Result<Lease> {
+        self.find(wanted, true)?.ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
+    }
+
+    /// `None` where it would have to wait for others, and does not.
+    fn find(self: &Arc<Pool>, wanted: Wanted, waits: bool) -> Result<Option<Lease>> {
+        let lease = |session| Ok(Some(Lease { pool: self.clone(), session: Some(session) }));
         let mut waited = Waited::new(self);
         let mut state = lock(&self.state);
         loop {
@@ -114,13 +125,13 @@ impl Pool {
                 let stale = since.elapsed() > STALE;
                 drop(state);
                 if let Some(session) = self.revived(session, stale) {
-                    return Ok(Lease { pool: self.clone(), session: Some(session) });
+                    return lease(session);
                 }
                 state = lock(&self.state);
                 state.open -= 1;
                 continue;
             }
-            if state.coming > state.awaiting {
+            if waits && state.coming > state.awaiting {
                 state.awaiting += 1;
                 state = self.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
                 state.awaiting -= 1;
@@ -129,20 +140,18 @@ impl Pool {
             if state.open < state.most {
                 state.open += 1;
                 drop(state);
-                match self.dialer.dial(wanted) {
-                    Ok(session) => return Ok(Lease { pool: self.clone(), session: Some(session) }),
-                    Err(refused) => {
-                        state = lock(&self.state);
-                        state.open -= 1;
-                        match refused {
-                            Refused::TooMany(_) if state.open > 0 => state.most = state.open,
-                            Refused::TooMany(e) | Refused::For(e) => return Err(e),
-                        }
-                    }
+                match self.dial(wanted) {
+                    Ok(session) => return lease(session),
+                    Err(None) => {}
+                    Err(Some(e)) => return Err(e),
                 }
+                state = lock(&self.state);
                 continue;
             }
-            let parked: Vec<Weak<dyn Parked>> = state.parked.iter().map(|(_, owner)| owner.clone()).collect();
+            if !waits {
+                return Ok(None);
+            }
+            let parked = state.parked.clone();
             if !parked.is_empty() {
                 drop(state);
                 let released = parked.iter().filter_map(Weak::upgrade).any(|owner| owner.release());
@@ -159,43 +168,19 @@ impl Pool {
         }
     }
 
-    /// A session that nobody uses, or one more where that is allowed; without waiting for others.
-    pub fn take_idle(self: &Arc<Pool>) -> Option<Lease> {
-        let state = lock(&self.state);
-        let free = !state.idle.is_empty() || state.open < state.most;
-        drop(state);
-        // Another caller may be faster: then this waits for its turn.
-        if free { self.take().ok() } else { None }
-    }
-
-    /// A session that nobody uses, or one more where the server allows it now.
-    pub fn take_spare(self: &Arc<Pool>) -> Option<Lease> {
-        let mut state = lock(&self.state);
-        while let Some((session, since)) = state.idle.pop() {
-            let stale = since.elapsed() > STALE;
-            drop(state);
-            if let Some(session) = self.revived(session, stale) {
-                return Some(Lease { pool: self.clone(), session: Some(session) });
-            }
-            state = lock(&self.state);
+    /// Makes a session that is counted among the open ones. A refusal beside others is their greatest number from then on, and no error.
+    fn dial(&self, wanted: Wanted) -> Result<Session, Option<Error>> {
+        self.dialer.dial(wanted).map_err(|refused| {
+            let mut state = lock(&self.state);
             state.open -= 1;
-        }
-        if state.open >= state.most {
-            return None;
-        }
-        state.open += 1;
-        drop(state);
-        match self.dialer.dial(Wanted::Stream) {
-            Ok(session) => Some(Lease { pool: self.clone(), session: Some(session) }),
-            Err(refused) => {
-                let mut state = lock(&self.state);
-                state.open -= 1;
-                if matches!(refused, Refused::TooMany(_)) {
-                    state.most = state.open.max(1);
+            match refused {
+                Refused::TooMany(_) if state.open > 0 => {
+                    state.most = state.open;
+                    None
                 }
-                None
+                Refused::TooMany(e) | Refused::For(e) => Some(e),
             }
-        }
+        })
     }
 
     /// Makes sessions ahead, of which `most` are open then at the most. A failure is left to whoever needs one more.
@@ -209,18 +194,10 @@ impl Pool {
             drop(state);
             let pool = self.clone();
             let made = move || {
-                let session = pool.dialer.dial(wanted);
+                let session = pool.dial(wanted).ok();
                 let mut state = lock(&pool.state);
                 state.coming -= 1;
-                match session {
-                    Ok(session) => state.idle.push((session, Instant::now())),
-                    Err(refused) => {
-                        state.open -= 1;
-                        if matches!(refused, Refused::TooMany(_)) {
-                            state.most = state.open.max(1);
-                        }
-                    }
-                }
+                state.idle.extend(session.map(|session| (session, Instant::now())));
                 drop(state);
                 pool.freed.notify_all();
             };
@@ -245,18 +222,13 @@ impl Pool {
         alive.then_some(session)
     }
 
-    /// Has `owner` asked for its sessions when others need one.
-    pub fn park(&self, id: u64, owner: Weak<dyn Parked>) {
+    /// Has `owner` asked for its sessions when others need one, as long as it lives.
+    pub fn park(&self, owner: Weak<dyn Parked>) {
         let mut state = lock(&self.state);
-        if !state.parked.iter().any(|(known, _)| *known == id) {
-            state.parked.push((id, owner));
-        }
-        // Somebody may be waiting.
+        state.parked.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&owner));
+        state.parked.push(owner);
+        // Another caller may be waiting.
         self.freed.notify_all();
-    }
-
-    pub fn unpark(&self, id: u64) {
-        lock(&self.state).parked.retain(|(known, _)| *known != id);
     }
 
     pub fn moved(&self) {

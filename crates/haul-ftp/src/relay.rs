@@ -71,11 +71,8 @@ pub fn is_possible(from: &Shared, to: &Shared) -> bool {
 /// Pairs of sessions that send ranges into one file.
 #[derive(Debug)]
 pub struct Relays {
-    id: u64,
     to: Arc<Shared>,
     idle: Mutex<Vec<Idle>>,
-    /// Where the file comes from.
-    from: Mutex<Option<Arc<Shared>>>,
 }
 
 /// A pair in extended block mode, connected.
@@ -90,8 +87,7 @@ impl Drop for Idle {
 
 impl Relays {
     pub fn new(to: &Arc<Shared>) -> Arc<Relays> {
-        static NEXT: AtomicU64 = AtomicU64::new(1 << 48); // identity only; what else is parked counts from lower ones
-        Arc::new(Relays { id: NEXT.fetch_add(1, Ordering::Relaxed), to: to.clone(), idle: Mutex::default(), from: Mutex::default() })
+        Arc::new(Relays { to: to.clone(), idle: Mutex::default() })
     }
 
     /// Has the other server send `at` into the same place of the file at `path`. `false` where they refuse: the bytes have to pass here.
@@ -127,10 +123,9 @@ impl Relays {
 
     fn keep(self: &Arc<Relays>, from: &Arc<Shared>, pair: Idle) {
         lock(&self.idle).push(pair);
-        *lock(&self.from) = Some(from.clone());
         for shared in [from, &self.to] {
             let this: Weak<Relays> = Arc::downgrade(self);
-            shared.pool.park(self.id, this);
+            shared.pool.park(this);
         }
     }
 }
@@ -139,14 +134,5 @@ impl Parked for Relays {
     fn release(&self) -> bool {
         let pair = lock(&self.idle).pop();
         pair.is_some()
-    }
-}
-
-impl Drop for Relays {
-    fn drop(&mut self) {
-        self.to.pool.unpark(self.id);
-        if let Some(from) = &*lock(&self.from) {
-            from.pool.unpark(self.id);
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! A file of a server that is being written, under a staging name until it is complete. Chunks that follow each other are one
-//! transfer; what a server has of a file is what SIZE says, so that a write goes on from there, in another process too. Where the server
-//! is found to write ranges, what is left of a large file goes out in ranges.
+//! A file of a server that is being written, under a staging name until it is complete. In stream mode chunks that follow each other are
+//! one transfer; what a server has of a file is what SIZE says, so that a write goes on from there, in another process too. In extended
+//! block mode, and where the server is found to write ranges, it goes out in ranges.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -10,15 +10,15 @@ use haul_core::entry::Entry;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
 use haul_core::receipt;
-use haul_core::store::{Chunk, Receipt, Sink, SinkExtensions, SinkState, Source, Token, WriteOutcome};
+use haul_core::store::{Chunk, Fill, Reach, Receipt, Sink, SinkExtensions, SinkState, Source, Token, WriteOutcome};
 
 use super::change;
 use super::control::command;
 use super::data::{Data, Failed};
 use super::features::{cannot, get};
 use super::pool::{Lease, Wanted};
+use super::ranged::{Put, Ranged};
 use super::ranges_proof::{self, Trial};
-use super::split::Split;
 use super::staged::Staged;
 use super::store::WRITERS;
 use haul_core::lock::lock;
@@ -31,13 +31,15 @@ const WORTH: u64 = 64 << 20;
 
 pub struct FtpSink {
     staged: Staged,
+    /// Written in extended block mode.
+    blocks: bool,
     state: Mutex<State>,
     /// Bytes that were there when the write was taken up again: there may be holes among them.
     before: u64,
     /// Whether the server writes ranges is being found out.
     trial: Mutex<Option<Trial>>,
-    /// It does, and from then on is sent them.
-    split: OnceLock<Arc<Split>>,
+    /// From then on the file is written in ranges.
+    ranged: OnceLock<Arc<Ranged>>,
 }
 
 #[derive(Default)]
@@ -57,23 +59,42 @@ struct Upload {
     at: u64,
 }
 
+/// Gives `put` so many bytes of a reader.
+fn feed(from: &mut dyn Read, mut left: u64, put: Put<'_>) -> Result<()> {
+    let mut buffer = vec![0; BUFFER.min(usize::try_from(left).unwrap_or(BUFFER))];
+    while left > 0 {
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        match from.read(&mut buffer[..most]) {
+            Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because(format!("the source ended {left} bytes too early"))),
+            Ok(count) => {
+                put(&buffer[..count])?;
+                left -= count as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::from_io(e, "read")),
+        }
+    }
+    Ok(())
+}
+
 impl FtpSink {
     /// The server hears of it with the first bytes.
-    pub fn create(staged: Staged) -> FtpSink {
-        FtpSink::new(staged, State { untouched: true, ..State::default() })
+    pub fn create(staged: Staged, blocks: bool) -> FtpSink {
+        FtpSink::new(staged, blocks, State { untouched: true, ..State::default() })
     }
 
-    pub fn attach(staged: Staged) -> Result<FtpSink> {
+    pub fn attach(staged: Staged, blocks: bool) -> Result<FtpSink> {
         let reach = staged.reach()?;
-        if reach > 0 && !get(&staged.shared.features.restarts_writing) {
+        if !blocks && reach > 0 && !get(&staged.shared.features.restarts_writing) {
             return Err(Error::new(ErrorKind::NotFound, "attach").because("the server does not resume uploads"));
         }
-        Ok(FtpSink::new(staged, State { reach, ..State::default() }))
+        Ok(FtpSink::new(staged, blocks, State { reach, ..State::default() }))
     }
 
-    fn new(staged: Staged, state: State) -> FtpSink {
+    fn new(staged: Staged, blocks: bool, state: State) -> FtpSink {
+        let ranged = if blocks { Ranged::in_blocks(&staged.shared, state.untouched).into() } else { OnceLock::new() };
         let before = state.reach;
-        FtpSink { staged, state: Mutex::new(state), before, trial: Mutex::default(), split: OnceLock::new() }
+        FtpSink { staged, blocks, state: Mutex::new(state), before, trial: Mutex::default(), ranged }
     }
 
     /// Has it found out whether the server writes ranges, beside a file that would gain. One that was taken up again is written in order: what is
@@ -191,27 +212,14 @@ impl FtpSink {
         Ok(())
     }
 
-    fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        if let Some(split) = self.split.get() {
-            return split.write(&self.staged, at, from);
+    /// Writes the bytes of `at`, which `send` puts in their order.
+    fn write_with(&self, at: Range<u64>, send: impl FnOnce(Put<'_>) -> Result<()>) -> Result<()> {
+        if let Some(ranged) = self.ranged.get() {
+            return ranged.write(&self.staged, at, send);
         }
         let mut state = lock(&self.state);
         self.upload(&mut state, at.start)?;
-        let mut left = at.end - at.start;
-        let mut buffer = vec![0; BUFFER.min(usize::try_from(left).unwrap_or(BUFFER))];
-        while left > 0 {
-            let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            match from.read(&mut buffer[..most]) {
-                Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because(format!("the source ended {left} bytes too early"))),
-                Ok(count) => {
-                    self.send(&mut state, &buffer[..count])?;
-                    left -= count as u64;
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_io(e, "read")),
-            }
-        }
-        Ok(())
+        send(&mut |bytes| self.send(&mut state, bytes))
     }
 
     fn conclude(&self, entry: &Entry, receipts: &[Receipt]) -> Result<WriteOutcome> {
@@ -225,13 +233,13 @@ impl FtpSink {
             return Err(lost());
         }
         drop(lock(&self.trial).take());
-        if self.before > 0 && self.staged.size >= WORTH {
+        if !self.blocks && self.before > 0 && self.staged.size >= WORTH {
             // A run that was killed may have left it.
             let beside = ranges_proof::beside(&self.staged.target);
             change::remove_file(&mut *self.staged.shared.pool.take()?, &beside, "commit")?;
         }
         self.staged.commit(entry).inspect_err(|e| {
-            if e.kind() == ErrorKind::Corrupt {
+            if !self.blocks && e.kind() == ErrorKind::Corrupt {
                 self.staged.shared.features.ranges.refute();
                 cannot(&self.staged.shared.features.restarts_writing);
             }
@@ -240,18 +248,18 @@ impl FtpSink {
 
     /// The server has all that was written; an empty file is made.
     fn arrive(&self) -> Result<MutexGuard<'_, State>> {
-        self.settle()?;
+        if let Some(ranged) = self.ranged.get() {
+            if self.staged.size == 0 {
+                ranged.write(&self.staged, 0..0, |_| Ok(()))?;
+            }
+            ranged.settle()?;
+        }
         let mut state = lock(&self.state);
-        if state.untouched && self.split.get().is_none() {
+        if state.untouched && self.ranged.get().is_none() {
             self.upload(&mut state, 0)?;
         }
         self.finish(&mut state)?;
         Ok(state)
-    }
-
-    /// What is on its way has arrived.
-    fn settle(&self) -> Result<()> {
-        self.split.get().map_or(Ok(()), |split| split.settle())
     }
 
     fn remove(&self) -> Result<()> {
@@ -259,15 +267,16 @@ impl FtpSink {
             trial.give_up();
         }
         // It makes no difference what has arrived, but nothing may arrive any more.
-        let _ = self.settle();
+        let _ = self.ranged.get().map(|ranged| ranged.settle());
         let mut state = lock(&self.state);
+        let is_untouched = self.ranged.get().map_or(state.untouched, |ranged| ranged.is_untouched());
         let mut lease = match state.upload.take() {
             Some(Upload { mut lease, data, .. }) => {
                 lease.cut(data);
                 lease.busy = false;
                 lease
             }
-            None if state.untouched => return Ok(()),
+            None if is_untouched => return Ok(()),
             None => self.staged.shared.pool.take()?,
         };
         state.untouched = true;
@@ -290,16 +299,12 @@ impl Sink for FtpSink {
     }
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        self.write_all(at, from).map_err(|e| e.on(&self.staged.name))
+        let count = at.end - at.start;
+        self.write_with(at, |put| feed(from, count, put)).map_err(|e| e.on(&self.staged.name))
     }
 
     fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        if self.split.get().is_some() {
-            return self.write(at..at + bytes.len() as u64, &mut &bytes[..]);
-        }
-        let mut state = lock(&self.state);
-        let written = self.upload(&mut state, at).map(drop).and_then(|()| self.send(&mut state, bytes));
-        written.map_err(|e| e.on(&self.staged.name))
+        self.write_with(at..at + bytes.len() as u64, |put| put(bytes)).map_err(|e| e.on(&self.staged.name))
     }
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
@@ -307,8 +312,8 @@ impl Sink for FtpSink {
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
-        if let Some(split) = self.split.get() {
-            return split.land(&chunk.at).map(|()| Box::default()).map_err(|e| e.on(&self.staged.name));
+        if let Some(ranged) = self.ranged.get() {
+            return ranged.land(&chunk.at).map(|()| Box::default()).map_err(|e| e.on(&self.staged.name));
         }
         let mut state = lock(&self.state);
         if chunk.at.start < self.before {
@@ -335,27 +340,36 @@ impl Sink for FtpSink {
     }
 
     fn extensions(&self) -> SinkExtensions<'_> {
-        SinkExtensions { state: self, ..SinkExtensions::default() }
+        SinkExtensions { fill: self, state: self, ..SinkExtensions::default() }
+    }
+}
+
+impl Fill for FtpSink {
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        // The bytes that a hash could be made of do not pass here.
+        let Some(ranged) = self.ranged.get().filter(|_| !hash) else { return Ok(None) };
+        let passed = ranged.relay(&self.staged, from, at).map_err(|e| e.on(&self.staged.name))?;
+        Ok(passed.then_some(0))
     }
 }
 
 impl SinkState for FtpSink {
     fn takes_ranges(&self) -> bool {
-        if self.split.get().is_some() {
+        if self.ranged.get().is_some() {
             return true;
         }
         if self.before > 0 || !self.staged.shared.features.ranges.holds() {
             return false;
         }
         let mut state = lock(&self.state);
-        // What was sent in order is confirmed first: from then on the size of the file says nothing. Whoever writes next hears of a failure.
+        // What was sent in order is confirmed first: from then on the size of the file says nothing. The next write reports a failure.
         let is_wide = state.upload.as_ref().is_some_and(|upload| tcp::is_wide(upload.data.tcp()));
         if is_wide || state.unsure || self.finish(&mut state).is_err() || state.reach == 0 {
             return false;
         }
         let pool = &self.staged.shared.pool;
         pool.prepare(WRITERS as usize, Wanted::Stream);
-        self.split.get_or_init(|| Split::new(pool, state.reach));
+        self.ranged.get_or_init(|| Ranged::in_parts(pool, state.reach));
         true
     }
 

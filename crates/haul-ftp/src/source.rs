@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::entry::{Entry, Kind, Name, Stamp};
@@ -93,7 +92,6 @@ impl Download {
 /// Transfers whose next bytes nobody has asked for yet, by where in the file these are: a read that follows goes on with one, and
 /// another read takes its session.
 struct Rests {
-    id: u64,
     pool: Arc<Pool>,
     kept: Mutex<HashMap<u64, Download>>,
     /// Where transfers were begun: what another one reads from there on is of no use.
@@ -102,8 +100,7 @@ struct Rests {
 
 impl Rests {
     fn new(pool: &Arc<Pool>) -> Arc<Rests> {
-        static NEXT: AtomicU64 = AtomicU64::new(1); // identity only
-        Arc::new(Rests { id: NEXT.fetch_add(1, Ordering::Relaxed), pool: pool.clone(), kept: Mutex::default(), begun: Mutex::default() })
+        Arc::new(Rests { pool: pool.clone(), kept: Mutex::default(), begun: Mutex::default() })
     }
 
     fn keep(self: &Arc<Rests>, at: u64, download: Download) {
@@ -115,7 +112,7 @@ impl Rests {
             before.cut();
         }
         let this: Weak<Rests> = Arc::downgrade(self);
-        self.pool.park(self.id, this);
+        self.pool.park(this);
     }
 }
 
@@ -130,7 +127,6 @@ impl Parked for Rests {
 
 impl Drop for Rests {
     fn drop(&mut self) {
-        self.pool.unpark(self.id);
         for (_, download) in lock(&self.kept).drain() {
             download.cut();
         }

@@ -12,7 +12,6 @@ use haul_core::store::{
     Store, Token, Tuning, Unfinished, WriteOutcome, WriteStyle,
 };
 
-use super::block_sink::BlockSink;
 use super::features::{Features, get};
 use super::fxp;
 use super::names_proof;
@@ -176,7 +175,7 @@ impl Store for Ftp {
             self.shared.pool.prepare(WRITERS as usize, Wanted::Blocks);
         }
         let staged = Staged::create(&self.shared, name, spec).map_err(|e| e.on(name))?;
-        Ok(if self.in_blocks() { Box::new(BlockSink::create(staged)) } else { Box::new(FtpSink::create(staged)) })
+        Ok(Box::new(FtpSink::create(staged, self.in_blocks())))
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
@@ -207,7 +206,7 @@ impl Store for Ftp {
     }
 
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
-        self.shared.rename(from, to, replace).map_err(|e| e.on(from))
+        self.shared.take_over(&self.shared, from, to, replace).map_err(|e| e.on(from))
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
@@ -222,11 +221,8 @@ impl Store for Ftp {
 
 impl Unfinished for Ftp {
     fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        let attach = || -> Result<Box<dyn Sink>> {
-            let staged = Staged::attach(&self.shared, name, token, spec)?;
-            Ok(if self.in_blocks() { Box::new(BlockSink::attach(staged)?) } else { Box::new(FtpSink::attach(staged)?) })
-        };
-        attach().map_err(|e| e.on(name))
+        let sink = Staged::attach(&self.shared, name, token, spec).and_then(|staged| FtpSink::attach(staged, self.in_blocks()));
+        sink.map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
     }
 
     fn staging(&self, entry: &Entry) -> Option<Token> {
