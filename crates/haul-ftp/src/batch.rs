@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use haul_core::bundle::items::{self, fail};
 use haul_core::bundle::{Bundle, Outcome};
-use haul_core::error::{Error, ErrorKind, Remedy};
 use haul_net::http_client::parallel::in_parallel;
 
 use super::features::get;
@@ -23,8 +22,6 @@ const GROUP: usize = 4;
 const GROUPS: usize = 4;
 /// Bytes that a connection takes before the other end reads any.
 pub const EAGER: usize = 64 << 10;
-/// Attempts at one file where a server's answers are out of step.
-pub const TRIES: u32 = 3;
 
 pub const READ: &str = "read";
 pub const WRITE: &str = "write";
@@ -116,8 +113,4 @@ impl Shared {
         }
         bundle.spent.reading += begun.elapsed();
     }
-}
-
-pub fn out_of_step(op: &'static str) -> Error {
-    Error::new(ErrorKind::Io, op).remedy_is(Remedy::Again).because("the server's answers are out of step")
 }

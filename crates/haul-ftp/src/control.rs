@@ -18,8 +18,8 @@ use super::stream::{Stream, Tls};
 const AHEAD: usize = 400;
 const AHEAD_BYTES: usize = 32 << 10;
 
-/// Bytes of a line with a token.
-const TOKEN_MOST: usize = 256 << 10;
+/// Bytes of a line with a token of an authentication, which may name a hundred authorities.
+pub const TOKEN_MOST: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct Control {
@@ -28,17 +28,17 @@ pub struct Control {
     /// What serves the other end of a socket.
     _program: Option<Program>,
     read: Vec<u8>,
-    /// How much of `read` was used.
     used: usize,
-    /// Replies that nobody needs, of transfers that were given up.
-    owed: u32,
+    /// Replies that are not needed, of transfers that were given up.
+    pub owed: u32,
     /// A reply that was read too early.
     early: Option<Reply>,
-    /// Bytes of a line.
-    line_most: usize,
-    /// Commands are refused that are not plain.
-    plain: bool,
+    /// Bytes of a line at the most.
+    pub line_most: usize,
+    /// The server loses everything from commands that is not printable ASCII: such commands are refused.
+    pub plain: bool,
     wait: Duration,
+    /// Where data connections go to and come from.
     pub peer: IpAddr,
     pub local: IpAddr,
     /// What was said or heard is not known any more.
@@ -46,10 +46,7 @@ pub struct Control {
 }
 
 /// `WORD argument`, as one line.
-///
-/// # Errors
-///
-/// `BadName` for an argument that would be more than one line.
+/// Error: `BadName` for an argument that would be more than one line.
 pub fn command(word: &str, argument: &[u8]) -> Result<Vec<u8>> {
     if argument.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
         let e = Error::new(ErrorKind::BadName, "send").at(argument);
@@ -94,50 +91,33 @@ impl Control {
         Ok(Control { _program: Some(program), ..Control::of(Stream::Plain(tcp), nowhere, nowhere, wait) })
     }
 
-    /// Where data connections go to and come from, if that is not where this one does.
-    pub fn move_data(&mut self, peer: IpAddr, local: IpAddr) {
-        (self.peer, self.local) = (peer, local);
-    }
-
     /// Puts TLS round the connection.
-    ///
-    /// # Errors
-    ///
-    /// `Denied` if the server has said more than it was asked before TLS began: somebody else may have written that.
+    /// Error: `Denied` if the server has said more than it was asked before TLS began: somebody else may have written that.
     pub fn secure(&mut self, tls: &Tls) -> Result<()> {
-        if self.used < self.read.len() {
-            return Err(Error::new(ErrorKind::Denied, "connect").because("the server sent clear text after it had agreed to TLS"));
-        }
-        let stream = self.stream.take().ok_or_else(lost)?;
+        let stream = self.unread("the server sent clear text after it had agreed to TLS")?;
         self.stream = Some(stream.secured(tls).map_err(|e| tls_failure(e, "connect"))?);
         Ok(())
     }
 
-    /// Takes lines as long as tokens of an authentication are, which may name a hundred authorities.
-    pub fn take_tokens(&mut self) {
-        self.line_most = TOKEN_MOST;
+    /// The connection, unless there is something to read.
+    fn unread(&mut self, else_words: &str) -> Result<Stream> {
+        match self.used < self.read.len() {
+            true => Err(Error::new(ErrorKind::Denied, "connect").because(else_words)),
+            false => self.stream.take().ok_or_else(lost),
+        }
     }
 
-    /// Protects the connection by a security context.
-    ///
-    /// # Errors
-    ///
-    /// As [`Control::secure`].
+    /// Protects the connection by a security context. Errors as of [`Control::secure`].
     pub fn protect(&mut self, context: Context) -> Result<()> {
-        if self.used < self.read.len() {
-            return Err(Error::new(ErrorKind::Denied, "connect").because("the server sent clear text after it had agreed to protect it"));
-        }
-        let tcp = self.stream.take().and_then(Stream::into_tcp).ok_or_else(lost)?;
+        let stream = self.unread("the server sent clear text after it had agreed to protect it")?;
+        let tcp = stream.into_tcp().ok_or_else(lost)?;
         self.stream = Some(Stream::Lines(Box::new(Lines::new(tcp, context))));
         Ok(())
     }
 
     /// Waits until `data` has something to read, or the server has said something instead: that reply, which is then left for
     /// [`Control::reply`], too.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut` where neither comes.
+    /// Error: `TimedOut` where neither comes.
     pub fn await_data(&mut self, data: impl AsFd, wait: Duration, op: &'static str) -> Result<Option<&Reply>> {
         let until = Instant::now() + wait;
         while self.early.is_none() {
@@ -196,15 +176,6 @@ impl Control {
         }
     }
 
-    /// Says that a reply will come that nobody waits for.
-    pub fn owe(&mut self) {
-        self.owed += 1;
-    }
-
-    pub fn owes(&self) -> bool {
-        self.owed > 0
-    }
-
     pub fn send(&mut self, commands: &[u8], op: &'static str) -> Result<()> {
         self.settle(op)?;
         let stream = self.stream.as_mut().ok_or_else(lost)?;
@@ -230,18 +201,8 @@ impl Control {
     /// The next reply, if it begins within `soon`.
     pub fn reply_soon(&mut self, soon: Duration, op: &'static str) -> Result<Option<Reply>> {
         self.settle(op)?;
-        if self.used == self.read.len() {
-            let stream = self.stream.as_ref().ok_or_else(lost)?;
-            stream.set_wait(soon).map_err(|e| failure(e, op))?;
-            match stream.tcp().peek(&mut [0; 1]) {
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
-                    return Ok(None);
-                }
-                // What is wrong with it, reading says.
-                _ => {}
-            }
-        }
-        self.reply(op).map(Some)
+        Control::await_any(&[self], soon, op)?;
+        if self.has_input() { self.reply(op).map(Some) } else { Ok(None) }
     }
 
     /// The next reply that is not about how far something has come; each within the usual wait.
@@ -254,7 +215,7 @@ impl Control {
         }
     }
 
-    /// Waits for the replies that nobody needs: a server that does several things at once would answer a command before them.
+    /// Waits for the replies that are not needed: a server that does several things at once would answer a command before them.
     fn settle(&mut self, op: &'static str) -> Result<()> {
         if self.over {
             return Err(lost());
@@ -266,12 +227,6 @@ impl Control {
         if self.over { Err(lost()) } else { Ok(()) }
     }
 
-    /// From here on the server loses everything from commands that is not printable ASCII.
-    pub fn take_plain(&mut self, plain: bool) {
-        self.plain = plain;
-    }
-
-    /// As [`command`], for this server.
     pub fn command(&self, word: &str, argument: &[u8]) -> Result<Vec<u8>> {
         if self.plain && !is_plain(argument) {
             return Err(Error::new(ErrorKind::BadName, "send").at(argument).because(LOSES));
@@ -279,7 +234,6 @@ impl Control {
         command(word, argument)
     }
 
-    /// Sends one command and waits for its reply.
     pub fn ask(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Reply> {
         let command = self.command(word, argument)?;
         self.send(&command, op)?;

@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
-use super::passive::{extended_port, passive, passive_port, passive_socket};
+use super::passive::{extended_port, passive, passive_port, passive_socket, plain_port};
 use super::reply::Reply;
 use super::session::Session;
 use super::stream::Stream;
@@ -20,6 +20,9 @@ use haul_net::tcp::{self, LossWatch};
 
 /// How long a server may take to connect to this machine, or to be connected to.
 const CONNECT: Duration = Duration::from_secs(20);
+
+/// How long blocks may not move before the server's replies are looked at: it may have refused them.
+const STALL: Duration = Duration::from_secs(1);
 
 /// Where the next data connection will be.
 #[derive(Debug)]
@@ -57,7 +60,8 @@ impl Session {
             return Ok(announced);
         }
         if self.active {
-            return self.listen(op);
+            let listener = self.listen(0, op)?.ok_or_else(|| Error::new(ErrorKind::Other, op))?;
+            return Ok(Announced::Active(listener));
         }
         if get(&self.features.extended_passive) {
             let reply = self.ask_passive("EPSV", op)?;
@@ -95,7 +99,7 @@ impl Session {
 
     /// The end of a transfer that was given up may come before the answer, even twice.
     fn ask_passive(&mut self, word: &str, op: &'static str) -> Result<Reply> {
-        let owed = self.control.owes();
+        let owed = self.control.owed > 0;
         let mut reply = self.control.ask(word, b"", op)?;
         for _ in 0..2 {
             if owed && matches!(reply.code, 225 | 226 | 426 | 451) {
@@ -105,21 +109,10 @@ impl Session {
         Ok(reply)
     }
 
-    fn listen(&mut self, op: &'static str) -> Result<Announced> {
-        self.listen_after(0, op).map(|(announced, _)| announced)
-    }
-
-    /// The same behind a command that was sent before; `None` where the server refused that.
-    pub fn listen_behind(&mut self, op: &'static str) -> Result<Option<Announced>> {
-        let (announced, replies) = self.listen_after(1, op)?;
-        Ok(replies.iter().all(Reply::is_done).then_some(announced))
-    }
-
-    /// The replies of as many commands that were sent before come back.
-    fn listen_after(&mut self, owed: usize, op: &'static str) -> Result<(Announced, Vec<Reply>)> {
-        let own = self.control.local;
+    /// Offers the server a port of this machine, behind as many commands that were sent before; `None` where it refused one of these.
+    pub fn listen(&mut self, owed: usize, op: &'static str) -> Result<Option<TcpListener>> {
         let (listener, port) = self.bind(op)?;
-        let own = match own {
+        let own = match self.control.local {
             IpAddr::V6(own) => own.to_ipv4_mapped().map_or(IpAddr::V6(own), IpAddr::V4),
             own => own,
         };
@@ -129,12 +122,10 @@ impl Session {
         let before = (0..owed).map(|_| self.control.reply(op)).collect::<Result<Vec<Reply>>>()?;
         let mut reply = self.control.reply(op)?;
         if let (false, IpAddr::V4(own)) = (reply.is_done(), own) {
-            let [a, b, c, d] = own.octets();
-            let short = format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255);
-            reply = self.control.ask("PORT", short.as_bytes(), op)?;
+            reply = self.control.ask("PORT", plain_port(own, port).as_bytes(), op)?;
         }
         reply.done(op)?;
-        Ok((Announced::Active(listener), before))
+        Ok(before.iter().all(Reply::is_done).then_some(listener))
     }
 
     /// A port of this machine for the server's connections.
@@ -147,7 +138,6 @@ impl Session {
         Ok(bound)
     }
 
-    /// Begins a transfer: sends the command while the data connection is made.
     pub fn begin(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Data, Failed> {
         Ok(self.begin_at(0, word, argument, op)?.0)
     }
@@ -246,7 +236,7 @@ impl Session {
             }
         });
         match protected {
-            Ok(guarded) => Opening::Guarded(guarded.into()),
+            Ok(guarded) => Opening::Guarded(guarded),
             Err(Waited::Refused) => Opening::Refused,
             Err(Waited::Failed(e)) => Opening::Made(Err(e)),
             Err(Waited::Broken(e)) => Opening::Made(Err(failure(e, op))),
@@ -368,7 +358,7 @@ impl Session {
     /// Gives up a transfer; the server's answer to that comes before any other.
     pub fn cut(&mut self, data: Data) {
         drop(data);
-        self.control.owe();
+        self.control.owed += 1;
     }
 
     /// The error of a failed write or read of data: the server's own words, if it has any.
@@ -431,10 +421,6 @@ impl Data {
         Stream::of(stream, wait).map(Data::of)
     }
 
-    pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(into)
-    }
-
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.losses.look(self.stream.tcp());
         self.stream.write_all(bytes)
@@ -463,19 +449,26 @@ impl Data {
         self.stream.flush()
     }
 
-    /// Whether the server has closed it.
     pub fn is_closed(&self) -> bool {
         self.stream.is_closed()
     }
 
-    pub fn set_write_wait(&self, wait: Duration) -> io::Result<()> {
-        self.stream.tcp().set_write_timeout(Some(wait))
+    /// Bounds each write, so that the server's replies can be looked at meanwhile.
+    fn watched(self) -> io::Result<Data> {
+        self.tcp().set_write_timeout(Some(STALL))?;
+        Ok(self)
     }
 
     /// Says that all was written.
     pub fn finish(mut self) -> io::Result<()> {
         self.stream.flush()?;
         self.stream.finish()
+    }
+}
+
+impl Read for Data {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(into)
     }
 }
 

@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 
 use haul_core::entry::{Kind, Name, Stamp, Time};
 use haul_core::error::{Error, ErrorKind, Result};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::change;
 use super::data::Data;
 use super::host::FtpHost;
 use super::paths::join;
 use super::pool::{Lease, Pool};
+use super::sink::feed;
 use haul_core::lock::lock;
 use haul_core::store::staging::staging_leaf;
 use haul_net::tcp::tcp_info;
 
 const OP: &str = "measure";
-/// Bytes that are written at a time.
 const BLOCK: usize = 256 << 10;
 /// Bytes of a file of our own: the way back to its start is short beside them, and few of them fill no disk.
 const FILE: u64 = 256 << 20;
@@ -28,15 +29,9 @@ const FILLING: Duration = Duration::from_secs(10);
 /// How long a caller waits for a connection that another one uses.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Transfers of one direction, as many as were asked for.
-#[derive(Debug)]
+/// Transfers of one direction, as many as were asked for; copies share them.
+#[derive(Clone, Debug)]
 pub struct Device {
-    lanes: Arc<Lanes>,
-}
-
-/// The same, for one file of a run.
-#[derive(Debug)]
-pub struct Stream {
     lanes: Arc<Lanes>,
 }
 
@@ -170,12 +165,12 @@ impl Drop for Lane {
 }
 
 impl Lanes {
-    /// One that nobody uses.
-    fn take(&self) -> Result<Lane> {
+    /// One that is not in use, for the caller alone until it is dropped.
+    fn take(self: &Arc<Lanes>) -> Result<Held> {
         let mut free = lock(&self.free);
         loop {
             if let Some(lane) = free.lanes.pop() {
-                return Ok(lane);
+                return Ok(Held { lanes: self.clone(), lane: Some(lane) });
             }
             if free.all == 0 {
                 return Err(Error::new(ErrorKind::Broken, OP).because("no data connection is left"));
@@ -184,16 +179,30 @@ impl Lanes {
             free = self.freed.wait_timeout(free, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
 
-    /// Others can have it again, unless it failed.
-    fn give_back(&self, lane: Option<Lane>) {
-        let mut free = lock(&self.free);
-        match lane {
+/// A lane of a caller's; it goes back when this is dropped, unless it failed.
+struct Held {
+    lanes: Arc<Lanes>,
+    lane: Option<Lane>,
+}
+
+impl Held {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
+        let lane = self.lane.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, OP))?;
+        act(lane).inspect_err(|_| self.lane = None)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut free = lock(&self.lanes.free);
+        match self.lane.take() {
             Some(lane) => free.lanes.push(lane),
             None => free.all -= 1,
         }
         drop(free);
-        self.freed.notify_all();
+        self.lanes.freed.notify_all();
     }
 }
 
@@ -204,48 +213,29 @@ impl Files {
 }
 
 impl Device {
-    /// Connections that it has.
     pub fn channels(&self) -> usize {
         lock(&self.lanes.free).all
     }
 
-    pub fn stream(&self) -> Stream {
-        Stream { lanes: self.lanes.clone() }
+    pub fn stream(&self) -> Device {
+        self.clone()
     }
-}
 
-impl Stream {
     /// As many bytes as `at` has. `name` is for errors.
     pub fn read<'a>(&self, name: &'a Name, at: Range<u64>) -> Box<dyn Read + Send + 'a> {
-        Box::new(Reader { lanes: self.lanes.clone(), lane: None, name, left: at.end - at.start })
+        Box::new(Reader { lanes: self.lanes.clone(), held: None, name, left: at.end - at.start })
     }
 
     /// Calls `taken` with the bytes that the server's system has acknowledged.
     pub fn write(&self, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut left = usize::try_from(at.end - at.start).unwrap_or(usize::MAX);
-        let mut lane = self.lanes.take()?;
-        let mut buffer = vec![0; left.min(BLOCK)];
-        let mut outcome = Ok(());
-        while left > 0 && outcome.is_ok() {
-            let most = left.min(BLOCK);
-            outcome = match from.read(&mut buffer[..most]) {
-                Ok(0) => Err(Error::new(ErrorKind::Changed, OP)),
-                Ok(count) => {
-                    left -= count;
-                    lane.write(&buffer[..count], taken)
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-                Err(e) => Err(Error::from_io(e, "read")),
-            };
-        }
-        self.lanes.give_back(Some(lane).filter(|_| outcome.is_ok()));
-        outcome
+        let mut held = self.lanes.take()?;
+        feed(from, at.end - at.start, &mut |bytes| held.with(|lane| lane.write(bytes, taken)))
     }
 }
 
 struct Reader<'a> {
     lanes: Arc<Lanes>,
-    lane: Option<Lane>,
+    held: Option<Held>,
     name: &'a Name,
     left: u64,
 }
@@ -257,29 +247,13 @@ impl Read for Reader<'_> {
             return Ok(0);
         }
         let failed = |e: Error| io::Error::from(e.on(self.name));
-        let mut lane = match self.lane.take() {
-            Some(lane) => lane,
-            None => self.lanes.take().map_err(failed)?,
-        };
-        match lane.read(&mut into[..most]) {
-            Ok(count) => {
-                self.left -= count as u64;
-                self.lane = Some(lane);
-                Ok(count)
-            }
-            Err(e) => {
-                self.lanes.give_back(None);
-                Err(failed(e))
-            }
+        if self.held.is_none() {
+            self.held = Some(self.lanes.take().map_err(failed)?);
         }
-    }
-}
-
-impl Drop for Reader<'_> {
-    fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.lanes.give_back(Some(lane));
-        }
+        let read = self.held.as_mut().map_or(Ok(0), |held| held.with(|lane| lane.read(&mut into[..most])));
+        let count = read.map_err(failed)?;
+        self.left -= count as u64;
+        Ok(count)
     }
 }
 
@@ -293,10 +267,7 @@ impl FtpHost {
     }
 
     /// `/dev/zero` over so many connections, or a file of our own.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` where the server does not give it.
+    /// Error: `Unsupported` where the server does not give it.
     pub fn zeros(&self, streams: usize, files: Option<&Files>) -> Result<Device> {
         let Some(files) = files else {
             self.is_device(b"/dev/zero")?;
@@ -311,10 +282,7 @@ impl FtpHost {
     }
 
     /// `/dev/null` over so many connections, or a file of our own for each.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` where the server does not give it.
+    /// Error: `Unsupported` where the server does not give it.
     pub fn null(&self, streams: usize, files: Option<&Files>) -> Result<Device> {
         let Some(files) = files else {
             self.is_device(b"/dev/null")?;
@@ -325,11 +293,14 @@ impl FtpHost {
         self.device("STOR", &paths, made, FILE)
     }
 
-    /// A file that is long enough to be read.
     fn filled(&self, dir: &[u8]) -> Result<Arc<Made>> {
         let made = self.made(dir, 0);
         let mut lane = Lane::new(self.pool.take()?, "STOR", &made.path, u64::MAX);
-        let (block, begun, mut sent) = (noise(), Instant::now(), 0);
+        // No compressor on the way makes less of these.
+        let mut block = vec![0; BLOCK];
+        let random = SystemRandom::new().fill(&mut block);
+        random.map_err(|_| Error::new(ErrorKind::Other, OP).because("no random numbers"))?;
+        let (begun, mut sent) = (Instant::now(), 0);
         while sent < FILE && (sent == 0 || begun.elapsed() < FILLING) {
             lane.write(&block, &mut |_| ())?;
             sent += block.len() as u64;
@@ -344,7 +315,6 @@ impl FtpHost {
         Arc::new(Made { pool: self.pool.clone(), path: join(dir, &staging_leaf(b"bench-net", stamp)) })
     }
 
-    /// Begins all transfers.
     fn device(&self, word: &'static str, paths: &[Vec<u8>], made: Vec<Arc<Made>>, most: u64) -> Result<Device> {
         let mut lanes = Vec::with_capacity(paths.len());
         for path in paths {
@@ -365,16 +335,4 @@ impl FtpHost {
         let e = Error::new(ErrorKind::Unsupported, OP).at(path).because("the server does not give this device");
         Err(e.hint("name a directory (ftp://HOST/DIR): files in it are written and read instead, and removed"))
     }
-}
-
-/// Bytes that no compressor on the way makes less of.
-fn noise() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut word = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(&mut word).take(BLOCK / 8).flatten().collect()
 }

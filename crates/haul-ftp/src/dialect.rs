@@ -1,15 +1,13 @@
 //! Lines of LIST, which no standard describes: those of `ls -l` on Unix, those of MS-DOS and IIS, and EPLF.
 
-use std::borrow::Cow;
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use haul_core::entry::{Kind, Time, show};
+use jiff::Timestamp;
+use jiff::civil::{self, Date};
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
 
-use super::facts::{Facts, date, days};
+use super::facts::{Facts, utc};
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-
-/// What a server lists of a directory.
 #[derive(Debug, Default)]
 pub struct Listing {
     pub names: Vec<(Facts, Vec<u8>)>,
@@ -20,7 +18,6 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Not a single line was sent.
     pub fn is_blank(&self) -> bool {
         self.names.is_empty() && !self.shows_itself && self.unknown.is_none()
     }
@@ -29,7 +26,7 @@ impl Listing {
 /// The names of a listing in any of the dialects. Times are as the server writes them, of its own zone and to the minute or the day;
 /// a month in an unknown language has none.
 pub fn parse(listing: &[u8]) -> Listing {
-    let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400).cast_signed();
+    let today = TimeZone::UTC.to_datetime(Timestamp::now()).date();
     let mut found = Listing::default();
     for line in listing.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -65,7 +62,7 @@ fn words(line: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
 }
 
 /// `-rw-r--r--   1 owner  group   1234 Jan  2 03:04 name`, with a year in place of the time, with or without group or links.
-fn unix(line: &[u8], today: i64) -> Option<(Facts, Vec<u8>)> {
+fn unix(line: &[u8], today: Date) -> Option<(Facts, Vec<u8>)> {
     let kind = match line.first()? {
         b'-' => Kind::File,
         b'd' => Kind::Dir,
@@ -83,8 +80,8 @@ fn unix(line: &[u8], today: i64) -> Option<(Facts, Vec<u8>)> {
     let size_before = |at: usize| text(at - 1).parse::<u64>().ok();
     // The time, and the last of its words.
     let known = |at: usize| {
-        let words = [text(at), text(at + 1), text(at + 2)];
-        moment(&words[0], &words[1], &words[2], today).map(|time| (time, at + 2)).or_else(|| iso(&words, at))
+        let [first, second, third] = [text(at), text(at + 1), text(at + 2)];
+        moment(&first, &second, &third, today).map(|time| (time, at + 2)).or_else(|| iso(&first, &second, &third, at))
     };
     let dated = (2..all.len()).find_map(|at| size_before(at).and_then(|size| known(at).map(|(time, last)| (size, Some(time), last))));
     let foreign =
@@ -119,17 +116,13 @@ fn mode(letters: &[u8]) -> Option<u32> {
 }
 
 /// `2020-01-02 03:04`, also with seconds and zone; and where its last word is.
-fn iso(words: &[Cow<'_, str>; 3], at: usize) -> Option<(Time, usize)> {
-    let day: Vec<i64> = words[0].split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let clock: Vec<&str> = words[1].split(':').collect();
-    let ([year @ 1900..=9999, month @ 1..=12, day @ 1..=31], true) = (&day[..], matches!(clock.len(), 2 | 3)) else { return None };
-    let part = |at: usize| clock.get(at).map_or(Some(0), |part| part.split('.').next()?.parse::<i64>().ok());
-    let (hour, minute, second) = (part(0)?, part(1)?, part(2)?);
-    let has_zone = clock.len() == 3 && words[2].len() == 5 && words[2].starts_with(['+', '-']);
-    Some((
-        Time { secs: days(*year, *month, *day) * 86_400 + hour * 3600 + minute * 60 + second, nanos: 0 },
-        at + if has_zone { 2 } else { 1 },
-    ))
+fn iso(day: &str, clock: &str, zone: &str, at: usize) -> Option<(Time, usize)> {
+    let has_seconds = clock.matches(':').count() == 2;
+    let format = if has_seconds { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M" };
+    let clock = clock.split_once('.').map_or(clock, |(clock, _)| clock);
+    let time = civil::DateTime::strptime(format, format!("{day} {clock}")).ok().filter(|time| time.year() >= 1900)?;
+    let has_zone = has_seconds && zone.len() == 5 && zone.starts_with(['+', '-']);
+    Some((utc(time), at + if has_zone { 2 } else { 1 }))
 }
 
 /// Month and day, in either order, and a clock or a year, with a month in another language.
@@ -165,68 +158,29 @@ fn eplf(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
 }
 
 /// `Jan 2 03:04`, `Jan 2 2020`, or with the day in front. Without a year it is within the last one.
-fn moment(first: &str, second: &str, third: &str, today: i64) -> Option<Time> {
-    let month_of = |word: &str| MONTHS.iter().position(|month| word.eq_ignore_ascii_case(month)).map(|at| at as i64 + 1);
-    let (month, day) = match month_of(first) {
-        Some(month) => (month, second),
-        None => (month_of(second)?, first),
+fn moment(first: &str, second: &str, third: &str, today: Date) -> Option<Time> {
+    let text = [first.trim_end_matches(','), second.trim_end_matches(','), third].join(" ");
+    let with_year = |format: &&str| Date::strptime(format, &text).ok().filter(|date| third.len() == 4 && date.year() >= 1900);
+    if let Some(date) = ["%b %d %Y", "%d %b %Y"].iter().find_map(with_year) {
+        return Some(utc(date.into()));
+    }
+    let mut time = ["%b %d %H:%M", "%d %b %H:%M"].iter().find_map(|format| BrokenDownTime::parse(format, &text).ok())?;
+    let last = today.tomorrow().ok()?;
+    let within = |year| {
+        time.set_year(Some(year)).ok()?;
+        // A day ahead may be another zone's today.
+        time.to_datetime().ok().filter(|time| time.date() <= last)
     };
-    let day: i64 = day.trim_end_matches(',').parse().ok().filter(|day| (1..=31).contains(day))?;
-    let (year, second) = match third.split_once(':') {
-        Some((hour, minute)) => {
-            let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
-            if !(0..24).contains(&hour) || !(0..60).contains(&minute) {
-                return None;
-            }
-            let this = date(today).0;
-            // A day ahead may be another zone's today.
-            let year = if days(this, month, day) > today + 1 { this - 1 } else { this };
-            (year, hour * 3600 + minute * 60)
-        }
-        None => (third.parse().ok().filter(|year| third.len() == 4 && *year >= 1900)?, 0),
-    };
-    Some(Time { secs: days(year, month, day) * 86_400 + second, nanos: 0 })
+    [today.year(), today.year() - 1].into_iter().find_map(within).map(utc)
 }
 
 /// `01-02-20  03:04PM       <DIR>          name`, with two or four digits of a year, or `2020-01-02  15:04`, or `02.01.2020  15:04`.
 fn dos(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
     let all: Vec<(&[u8], usize)> = words(line).take(4).collect();
     let text = |at: usize| all.get(at).and_then(|(word, _)| std::str::from_utf8(word).ok());
-    let mut parts: Vec<i64> = text(0)?.split(['-', '/', '.']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    if text(0)?.contains('.') && parts.len() == 3 {
-        parts.swap(0, 1);
-    }
-    let [a, b, c] = parts[..] else { return None };
-    let (year, month, day) = if a > 31 {
-        (a, b, c)
-    } else {
-        (
-            if c < 70 {
-                c + 2000
-            } else if c < 100 {
-                c + 1900
-            } else {
-                c
-            },
-            a,
-            b,
-        )
-    };
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let clock = text(1)?.to_ascii_uppercase();
-    let (clock, afternoon) = match (clock.strip_suffix("PM"), clock.strip_suffix("AM")) {
-        (Some(clock), _) => (clock, Some(true)),
-        (_, Some(clock)) => (clock, Some(false)),
-        _ => (clock.as_str(), None),
-    };
-    let (hour, minute) = clock.split_once(':')?;
-    let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
-    let hour = match afternoon {
-        Some(afternoon) => hour % 12 + if afternoon { 12 } else { 0 },
-        None => hour,
-    };
+    let days = ["%m-%d-%y", "%m-%d-%Y", "%Y-%m-%d", "%m/%d/%y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%y", "%d.%m.%Y"];
+    let day = text(0).and_then(|text| days.iter().find_map(|format| Date::strptime(format, text).ok()))?;
+    let clock = text(1).and_then(|text| ["%I:%M%p", "%H:%M"].iter().find_map(|format| civil::Time::strptime(format, text).ok()))?;
     let (kind, size) = match text(2)? {
         "<DIR>" => (Kind::Dir, None),
         "<JUNCTION>" | "<SYMLINKD>" | "<SYMLINK>" => (Kind::Link, None),
@@ -235,8 +189,7 @@ fn dos(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
     let rest = &line[all.get(2)?.1..];
     // Directories have blanks after the word to fill the column; a name has none in front on these systems.
     let name = rest.trim_ascii_start();
-    let modified = Time { secs: days(year, month, day) * 86_400 + hour * 3600 + minute * 60, nanos: 0 };
-    let mut facts = Facts { kind: Some(kind), size, modified: Some(modified), ..Facts::default() };
+    let mut facts = Facts { kind: Some(kind), size, modified: Some(utc(day.to_datetime(clock))), ..Facts::default() };
     // `name [target]`
     let arrow = name.windows(2).position(|pair| pair == b" [").filter(|_| kind == Kind::Link && name.ends_with(b"]"));
     let name = arrow.map_or(name, |at| {
@@ -286,12 +239,19 @@ mod tests {
 
     #[test]
     fn a_date_without_a_year_is_of_the_last_twelve_months() {
-        let today = days(2026, 11, 23);
-        let at = |first, second, third| moment(first, second, third, today).map(|time| date(time.secs.div_euclid(86_400)));
-        assert_eq!(at("Nov", "23", "10:00"), Some((2026, 11, 23)));
-        assert_eq!(at("Nov", "24", "00:10"), Some((2026, 11, 24)));
-        assert_eq!(at("Dec", "1", "10:00"), Some((2025, 12, 1)));
-        assert_eq!(at("Jan", "1", "24:00"), None);
+        let at = |today: &str, listed: [&str; 3]| {
+            let time = moment(listed[0], listed[1], listed[2], today.parse().expect("a date"))?;
+            Some(crate::facts::strftime("%F", time.secs))
+        };
+        for (today, listed, date) in [
+            ("2026-11-23", ["Nov", "23", "10:00"], Some("2026-11-23")),
+            ("2026-11-23", ["Nov", "24", "00:10"], Some("2026-11-24")),
+            ("2026-11-23", ["Dec", "1", "10:00"], Some("2025-12-01")),
+            ("2025-01-05", ["Feb", "29", "10:00"], Some("2024-02-29")),
+            ("2026-11-23", ["Jan", "1", "24:00"], None),
+        ] {
+            assert_eq!(at(today, listed).as_deref(), date, "{listed:?}");
+        }
     }
 
     #[test]

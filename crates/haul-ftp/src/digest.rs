@@ -36,9 +36,6 @@ impl Shared {
 
     /// The digest of a whole file; `None` if the server has no command for it, or refuses this file.
     pub fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        if self.command_of(algorithm).is_none() {
-            return Ok(None);
-        }
         self.digest_at(&self.target(&entry.name, OP)?, entry.size, algorithm)
     }
 
@@ -87,10 +84,7 @@ impl Shared {
 }
 
 /// The last reply to a command that reads a whole file there. Some servers say every few seconds that they are still at it.
-///
-/// # Errors
-///
-/// `TimedOut` where it does not come in time: asked again, the server would begin anew. `Cancelled` when the run is to stop.
+/// Error: `TimedOut` where it does not come in time: asked again, the server would begin anew. `Cancelled` when the run is to stop.
 fn await_digest(control: &mut Control, wait: Duration) -> Result<Reply> {
     let until = Instant::now() + wait;
     loop {

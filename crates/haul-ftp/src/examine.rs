@@ -16,18 +16,15 @@ use super::session::Session;
 
 /// Quick requests that are timed; the median counts.
 const ROUNDS: usize = 9;
-/// Sessions that are tried at the most.
 const SESSIONS: usize = 8;
 
 const OP: &str = "examine";
 
-/// What was found out. Words of the server are safe to show.
 #[derive(Clone, Debug)]
 pub struct Examined {
     pub user: String,
     /// Its answer to SYST.
     pub system: String,
-    /// How commands and data are protected.
     pub protection: &'static str,
     /// The directory after the login.
     pub home: String,
@@ -49,10 +46,6 @@ impl FtpHost {
     }
 
     /// Asks the server. It changes nothing there.
-    ///
-    /// # Errors
-    ///
-    /// Those of a session that breaks; data connections that fail are in the result.
     pub fn examine(&self) -> Result<Examined> {
         let mut session = self.pool.take()?;
         let known = self.known()?;

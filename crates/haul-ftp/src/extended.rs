@@ -13,24 +13,21 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::control::{command, failure};
-use super::data::Data;
 use super::features::{cannot, get};
-use super::pool::{Lease, Pool};
+use super::pool::{Lease, Pool, Wanted};
 use super::reply::Reply;
 use super::session::Session;
 use super::stripes::Outlets;
 
 /// The header of a block: a descriptor, the count of bytes that follow, and where they belong.
-const HEADER: usize = 17;
+pub const HEADER: usize = 17;
 /// The data connection carries no more of this transfer.
-const END_OF_DATA: u8 = 8;
+pub const END_OF_DATA: u8 = 8;
 /// The offset is the number of connections that end with [`END_OF_DATA`].
-const END_OF_FILE: u8 = 64;
+pub const END_OF_FILE: u8 = 64;
 
 /// Bytes of one block: the header is nothing beside them, and the server writes them at once.
 const BLOCK: usize = 256 << 10;
-/// How long data may not move before the server's replies are looked at: it may have refused them.
-const STALL: Duration = Duration::from_secs(1);
 /// How long a server may take to say why it closed a data connection.
 const REASON: Duration = Duration::from_secs(10);
 
@@ -44,10 +41,7 @@ fn header(descriptor: u8, count: u64, offset: u64) -> [u8; HEADER] {
 impl Session {
     /// Enters extended block mode with a data connection of its own, in the direction to the server; `before` goes out first, and its
     /// replies are returned.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if the server has no such mode.
+    /// Error: `Unsupported` if the server has no such mode.
     pub fn extend(&mut self, before: &[Vec<u8>], op: &'static str) -> Result<Vec<Reply>> {
         if self.blocks.is_some() {
             return self.control.ask_all(before, op).into_iter().collect();
@@ -100,7 +94,7 @@ pub struct Lane {
 impl Lane {
     /// `before`: commands that go out first; their replies are returned.
     pub fn open(pool: &Arc<Pool>, before: &[Vec<u8>], op: &'static str) -> Result<(Lane, Vec<Reply>)> {
-        let mut lease = pool.take_extended()?;
+        let mut lease = pool.take_for(Wanted::Blocks)?;
         let replies = lease.extend(before, op)?;
         Ok((Lane { lease, owed: 0, heard: VecDeque::new() }, replies))
     }
@@ -258,24 +252,5 @@ impl Drop for Lane {
         if self.owed > 0 || self.lease.blocks.is_none() {
             self.break_off();
         }
-    }
-}
-
-impl Data {
-    /// Bounds each write, so that whoever writes can look at the server's replies meanwhile.
-    pub fn watched(self) -> io::Result<Data> {
-        self.set_write_wait(STALL)?;
-        Ok(self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_are_as_the_document_has_them() {
-        assert_eq!(header(0, 0x0102, 0x0304), [0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3, 4]);
-        assert_eq!(header(END_OF_DATA | END_OF_FILE, 0, 1)[0], 72);
     }
 }

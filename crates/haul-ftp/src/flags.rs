@@ -9,19 +9,10 @@ use serde::{Deserialize, Serialize};
 use haul_core::place::provider::{Values, root_all};
 use haul_net::http_client::TlsFlags;
 
-/// How the control connection is encrypted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Security {
-    #[default]
-    None,
-    Explicit,
-    Implicit,
-}
-
-/// Values of `--ftp-tls`.
+/// How TLS begins on the control connection: values of `--ftp-tls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TlsWay {
+pub enum Security {
     Explicit,
     Implicit,
 }
@@ -34,7 +25,7 @@ pub enum TlsWay {
 pub struct Flags {
     /// Encrypt with AUTH TLS, or from the first byte (default: ftps:// explicit, implicit at port 990; ftp:// none)
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = false)]
-    pub ftp_tls: Option<TlsWay>,
+    pub ftp_tls: Option<Security>,
     /// Let the server connect to this host for data (PORT), where passive connections fail
     #[arg(long)]
     pub ftp_active: bool,
@@ -68,14 +59,9 @@ fn buffer(text: &str) -> Result<u32, String> {
 
 impl Flags {
     /// How to talk to an address. ftps:// is never clear text.
-    pub fn security(&self, secure: bool, port: Option<u16>) -> Security {
-        match (self.ftp_tls, secure) {
-            (Some(TlsWay::Explicit), _) => Security::Explicit,
-            (Some(TlsWay::Implicit), _) => Security::Implicit,
-            (None, true) if port == Some(990) => Security::Implicit,
-            (None, true) => Security::Explicit,
-            (None, false) => Security::None,
-        }
+    pub fn security(&self, secure: bool, port: Option<u16>) -> Option<Security> {
+        let usual = if port == Some(990) { Security::Implicit } else { Security::Explicit };
+        self.ftp_tls.or(secure.then_some(usual))
     }
 }
 
@@ -105,14 +91,14 @@ mod tests {
     fn ftps_is_never_clear_text() {
         let flags = |ftp_tls| Flags { ftp_tls, ..Flags::default() };
         for (ftp_tls, secure, port, expected) in [
-            (None, false, None, Security::None),
-            (None, false, Some(990), Security::None),
-            (None, true, None, Security::Explicit),
-            (None, true, Some(990), Security::Implicit),
-            (None, true, Some(2121), Security::Explicit),
-            (Some(TlsWay::Implicit), true, Some(2121), Security::Implicit),
-            (Some(TlsWay::Explicit), true, Some(990), Security::Explicit),
-            (Some(TlsWay::Explicit), false, None, Security::Explicit),
+            (None, false, None, None),
+            (None, false, Some(990), None),
+            (None, true, None, Some(Security::Explicit)),
+            (None, true, Some(990), Some(Security::Implicit)),
+            (None, true, Some(2121), Some(Security::Explicit)),
+            (Some(Security::Implicit), true, Some(2121), Some(Security::Implicit)),
+            (Some(Security::Explicit), true, Some(990), Some(Security::Explicit)),
+            (Some(Security::Explicit), false, None, Some(Security::Explicit)),
         ] {
             assert_eq!(flags(ftp_tls).security(secure, port), expected, "{ftp_tls:?} {secure} {port:?}");
         }

@@ -15,6 +15,7 @@ use super::change;
 use super::control::{Control, command};
 use super::data::Announced;
 use super::features::{cannot, get};
+use super::passive::plain_port;
 use super::paths::{checked, join};
 use super::pool::Lease;
 use super::relay;
@@ -53,10 +54,7 @@ pub fn is_clear(shared: &Shared) -> bool {
 }
 
 /// With `verify` both compute a checksum before the copy gets its name. `Ok(None)` where the servers refuse.
-///
-/// # Errors
-///
-/// `Changed` for a source that is another file than was listed; `Corrupt` if less or more arrived than was sent, or something else.
+/// Error: `Changed` for a source that is another file than was listed; `Corrupt` if less or more arrived than was sent, or something else.
 pub fn copy(
     from: &Shared,
     to: &Shared,
@@ -126,11 +124,11 @@ fn unchanged(session: &mut Lease, path: &[u8], entry: &Entry) -> Result<()> {
     Err(Error::new(ErrorKind::Changed, OP).because("its size or time changed since it was listed").of_source())
 }
 
-/// A session with each of the two servers.
 #[derive(Debug)]
 pub struct Pair {
     sender: Lease,
     receiver: Lease,
+    blocks: bool,
 }
 
 /// Only one caller waits for a second session while it has a first: two could wait for each other.
@@ -146,7 +144,7 @@ impl Pair {
         if std::sync::Arc::ptr_eq(&from.pool, &to.pool) && to.pool.most() < 2 {
             return Ok(None);
         }
-        Ok(Some(Pair { sender: from.pool.take()?, receiver }))
+        Ok(Some(Pair { sender: from.pool.take()?, receiver, blocks: false }))
     }
 
     /// Bytes that an interrupted attempt has left, if both servers go on in the middle of a file.
@@ -166,7 +164,7 @@ impl Pair {
     fn is_same(&mut self, (from, source): (&Shared, &[u8]), (to, path): (&Shared, &[u8]), size: u64) -> Result<Option<bool>> {
         let offered = to.digests();
         let Some(algorithm) = from.digests().into_iter().find(|algorithm| offered.contains(algorithm)) else { return Ok(None) };
-        let Pair { sender, receiver } = self;
+        let Pair { sender, receiver, .. } = self;
         let scope = Scope::current();
         let (one, other) = std::thread::scope(|threads| {
             let one = threads.spawn(move || {
@@ -254,18 +252,9 @@ impl Pair {
 
     /// Several data connections, where both servers have extended block mode (GFD.20, section 3.5).
     pub fn enter_blocks(&mut self, streams: u32) -> Result<()> {
-        let entered = self.try_blocks(streams);
-        if entered.is_err() {
-            // One of them may be in another mode than its next user expects.
-            self.sender.control.give_up();
-            self.receiver.control.give_up();
-        }
-        entered
-    }
-
-    fn try_blocks(&mut self, streams: u32) -> Result<()> {
         self.sender.leave_blocks(OP)?;
         self.receiver.leave_blocks(OP)?;
+        self.blocks = true;
         for session in [&mut self.receiver, &mut self.sender] {
             // A port that was announced in stream mode serves that mode only.
             session.announced = None;
@@ -279,25 +268,11 @@ impl Pair {
         self.sender.ask("OPTS", format!("RETR Parallelism={streams},{streams},{streams};").as_bytes(), OP).map(drop)
     }
 
-    /// A session that does not go back is left to nobody else.
-    pub fn leave_blocks(&mut self) {
-        if self.sender.is_usable() && self.ask_streams(1).is_err() {
-            self.sender.control.give_up();
-        }
-        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|session| session.is_usable()) {
-            if session.ask("MODE", b"S", OP).and_then(|reply| reply.done(OP)).is_err() {
-                session.control.give_up();
-            }
-        }
-    }
-
     /// Tells the sender whom to connect to; whether it will.
     fn direct(&mut self, address: SocketAddr) -> Result<bool> {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         if let IpAddr::V4(ip) = ip {
-            let [a, b, c, d] = ip.octets();
-            let short = format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255);
-            return Ok(self.sender.ask("PORT", short.as_bytes(), OP)?.is_done());
+            return Ok(self.sender.ask("PORT", plain_port(ip, port).as_bytes(), OP)?.is_done());
         }
         Ok(self.sender.ask("EPRT", format!("|2|{ip}|{port}|").as_bytes(), OP)?.is_done())
     }
@@ -318,6 +293,23 @@ impl Pair {
             (Some(reply), _) => Err(reply.failure(OP)),
             (None, Some(reply)) => Err(reply.failure(OP).of_source()),
             (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Both go back to stream mode. A session that does not is closed.
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if !self.blocks {
+            return;
+        }
+        if self.sender.is_usable() && self.ask_streams(1).is_err() {
+            self.sender.control.give_up();
+        }
+        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|session| session.is_usable()) {
+            if session.ask("MODE", b"S", OP).and_then(|reply| reply.done(OP)).is_err() {
+                session.control.give_up();
+            }
         }
     }
 }

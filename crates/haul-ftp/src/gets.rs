@@ -1,18 +1,18 @@
 //! Small files read. In stream mode each is a transfer, and is asked for its stamp with the next one's command. In extended block mode many
 //! are asked for ahead, and the server sends one behind the other over one connection.
 
-use std::io;
+use std::io::{self, Read as _};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
-use super::batch::{READ, TRIES, out_of_step};
+use super::batch::READ;
 use super::control::command;
-use super::data::{Data, Failed};
+use super::data::Failed;
 use super::facts::Facts;
 use super::features::get;
 use super::intake::Incoming;
-use super::line::{Line, Passed, Step};
+use super::line::{Between, Line, Step};
 use super::pool::Lease;
 use super::reply::Reply;
 use super::source::{explained, short, stamp};
@@ -21,7 +21,6 @@ use super::store::Shared;
 /// Files that are asked for before the first of them has come: each has some 500 bytes of replies, which fit into a socket's buffer together.
 const AHEAD: usize = 48;
 
-/// A file to be read.
 #[derive(Clone)]
 pub struct Get<'a> {
     pub index: usize,
@@ -32,7 +31,27 @@ pub struct Get<'a> {
 /// The file as it was read; `None` for one that is larger than it was taken for.
 pub type Outcome = (usize, Result<Option<(Entry, Vec<u8>)>>);
 
-/// What became of one file in extended block mode.
+struct Gets<'a> {
+    shared: &'a Shared,
+    /// The file that was read, and is asked for its stamp with the next one.
+    read: Option<(usize, Entry, Vec<u8>)>,
+    tail: Vec<Vec<u8>>,
+    done: Vec<Outcome>,
+}
+
+impl Between for Gets<'_> {
+    fn commands(&self) -> &[Vec<u8>] {
+        &self.tail
+    }
+
+    fn answered(&mut self, replies: Result<Vec<Reply>>) {
+        self.tail.clear();
+        let Some((index, entry, bytes)) = self.read.take() else { return };
+        let lost = |_| Error::new(ErrorKind::Io, READ).remedy_is(Remedy::Again).because("the connection was lost");
+        self.done.push((index, replies.map_err(lost).and_then(|replies| self.shared.unchanged(entry, bytes, replies))));
+    }
+}
+
 enum Received {
     Done(Outcome),
     Refused(Reply),
@@ -41,75 +60,46 @@ enum Received {
 }
 
 impl Shared {
-    /// Reads files in stream mode, one after the other; each is asked for its stamp with the next one's command.
+    /// Reads files in stream mode, one after the other.
     pub fn get_group(&self, group: &[Get<'_>], follow: bool, most: usize) -> Vec<Outcome> {
         let mut line = Line::new(self);
-        let mut done: Vec<Outcome> = Vec::with_capacity(group.len());
+        let mut gets = Gets { shared: self, read: None, tail: Vec::new(), done: Vec::with_capacity(group.len()) };
         let wanted = match self.listed_as(&mut line, group, follow) {
             Ok(wanted) => wanted,
             Err(e) => return group.iter().map(|get| (get.index, Err(e.again()))).collect(),
         };
-        // The file that was read, and is asked for its stamp with the next one.
-        let mut read: Option<(&Get<'_>, Entry, Vec<u8>)> = None;
-        let mut tail: Vec<Vec<u8>> = Vec::new();
         for (get, entry) in group.iter().zip(wanted) {
             let entry = match entry {
                 Ok(entry) if entry.size <= most as u64 => entry,
                 other => {
-                    done.push((get.index, other.map(|_| None)));
+                    gets.done.push((get.index, other.map(|_| None)));
                     continue;
                 }
             };
             let mut bytes = Vec::new();
-            let mut tries = 0;
-            let step = loop {
+            let step = line.transfer(&mut gets, ("RETR", &get.path, READ), false, |data| {
                 bytes.clear();
-                let sent = command("RETR", &get.path)
-                    .and_then(|sent| line.transfer(&tail, sent, READ, false, |data| receive(data, entry.size, &mut bytes)));
-                let (replies, step) = match sent {
-                    Ok(passed) => passed,
-                    Err(e) => {
-                        line.break_off();
-                        break Step::Failed(e);
-                    }
-                };
-                if let Some((before, entry, bytes)) = read.take() {
-                    done.push((before.index, self.unchanged(entry, bytes, replies)));
-                }
-                tail.clear();
-                tries += 1;
-                if !matches!(step, Step::Confused) || tries >= TRIES {
-                    break step;
-                }
-            };
-            if let Some((before, ..)) = read.take() {
-                done.push((before.index, Err(Error::new(ErrorKind::Io, READ).remedy_is(Remedy::Again).because("the connection was lost"))));
-                tail.clear();
-            }
-            match step {
-                _ if bytes.len() as u64 > entry.size => {
-                    done.push((get.index, Err(Error::new(ErrorKind::Changed, READ).because("it is longer than it was"))));
-                }
+                bytes.reserve_exact(usize::try_from(entry.size).unwrap_or(0) + 1);
+                // One byte more than there should be shows that the file has grown.
+                data.take(entry.size + 1).read_to_end(&mut bytes).map(drop)
+            });
+            let outcome = match step {
+                _ if bytes.len() as u64 > entry.size => Err(Error::new(ErrorKind::Changed, READ).because("it is longer than it was")),
                 Step::Done => {
-                    tail = self.stamp_commands(&get.path);
-                    read = Some((get, entry, bytes));
+                    gets.tail = self.stamp_commands(&get.path);
+                    gets.read = Some((get.index, entry, bytes));
+                    continue;
                 }
-                Step::Refused(reply) => {
-                    let e = match line.session() {
-                        Ok(lease) => explained(lease, &get.path, Failed::Reply(reply), READ),
-                        Err(e) => e,
-                    };
-                    done.push((get.index, Err(e)));
-                }
-                Step::Failed(e) => done.push((get.index, Err(e))),
-                Step::Confused => done.push((get.index, Err(out_of_step(READ)))),
-            }
+                Step::Refused(reply) => Err(match line.session() {
+                    Ok(lease) => explained(lease, &get.path, Failed::Reply(reply), READ),
+                    Err(e) => e,
+                }),
+                Step::Failed(e) => Err(e),
+            };
+            gets.done.push((get.index, outcome));
         }
-        if let Some((before, entry, bytes)) = read {
-            let outcome = line.end(&tail, READ).and_then(|replies| self.unchanged(entry, bytes, replies));
-            done.push((before.index, outcome));
-        }
-        done
+        line.end(&mut gets, READ);
+        gets.done
     }
 
     /// The entries of a group as they were listed; those of which only the name is known are looked at.
@@ -201,7 +191,7 @@ impl Shared {
             }
             bytes.truncate(has);
             // Nothing follows over a connection that the server closes: the next file finds none.
-            lease.intake = Some(intake).filter(|_| !incoming.closes());
+            lease.intake = Some(intake).filter(|_| !incoming.closes);
             let last = lease.control.last_reply(READ)?;
             let replies = (0..stamps).map(|_| lease.control.reply(READ)).collect::<Result<Vec<Reply>>>()?;
             if !last.is_done() {
@@ -243,21 +233,5 @@ impl Shared {
             (entry.mtime, entry.have) = (time, entry.have.with(MetaMask::MTIME));
         }
         Ok(Some((entry, bytes)))
-    }
-}
-
-/// Reads to the end, and one byte more than there should be shows that the file has grown.
-fn receive(mut data: Data, size: u64, into: &mut Vec<u8>) -> Passed {
-    let mut buffer = vec![0; usize::try_from(size + 1).unwrap_or(usize::MAX).clamp(1, 256 << 10)];
-    loop {
-        match data.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => into.extend_from_slice(&buffer[..count]),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-        if into.len() as u64 > size {
-            return Ok(());
-        }
     }
 }

@@ -9,15 +9,15 @@ use base64::engine::general_purpose::STANDARD;
 use haul_core::error::{Error, ErrorKind, Result};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
 
-use super::control::{Control, tls_failure};
+use super::control::{Control, TOKEN_MOST, tls_failure};
 use super::flags::Flags;
-use super::gsi::{Authorities, Context, Credential, Guard, Shown, now, refused, sign};
+use super::gsi::{Authorities, Context, Credential, Guard, now, refused, sign};
 use super::reply::Reply;
 use haul_net::http_client::Environment;
 
 const OP: &str = "authenticate";
-/// The port of GridFTP servers.
 pub const PORT: u16 = 2811;
 /// The user whom the server derives from the certificate.
 pub const MAPPED_USER: &str = ":globus-mapping:";
@@ -29,7 +29,6 @@ const ROUNDS: usize = 20;
 /// Bytes of a protected buffer that this side takes.
 const BUFFER: &str = "1048576";
 
-/// What sessions with one server have in common.
 #[derive(Debug)]
 pub struct Grid {
     credential: Credential,
@@ -40,9 +39,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// # Errors
-    ///
-    /// `Denied` without a usable credential or without trusted authorities.
+    /// Error: `Denied` without a usable credential or without trusted authorities.
     pub fn new(host: &str, flags: &Flags, environment: &Environment, print: &dyn Fn(&str)) -> Result<Grid> {
         if flags.ftp_active && !flags.no_dcau {
             let e = Error::new(ErrorKind::Usage, "connect").because("--ftp-active cannot authenticate data connections");
@@ -56,7 +53,7 @@ impl Grid {
         let tls = |e: rustls::Error| tls_failure(io::Error::other(e), OP);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS12]).map_err(tls)?;
-        let shown = Arc::new(Shown(credential.certified.clone()));
+        let shown = Arc::new(SingleCertAndKey::from(credential.certified.clone()));
         let mut config = config.dangerous().with_custom_certificate_verifier(Arc::new(authorities)).with_client_cert_resolver(shown);
         config.resumption = rustls::client::Resumption::disabled();
         let guard = match flags.no_dcau {
@@ -73,7 +70,7 @@ impl Grid {
             let e = refused(format!("the server does not offer GSI: {}", reply.shown()));
             return Err(e.hint("nothing was sent in clear text; without certificates write ftp:// or ftps://"));
         }
-        control.take_tokens();
+        control.line_most = TOKEN_MOST;
         let tls = |e: io::Error| tls_failure(e, OP);
         let mut context = Context::new(self.config.clone(), self.name.clone()).map_err(tls)?;
         let mut is_complete = false;
@@ -114,7 +111,6 @@ impl Grid {
         control.protect(context)
     }
 
-    /// The server does not accept the credential.
     fn denied(&self, reply: &Reply) -> Error {
         let e = refused(format!("the server does not accept the certificate {}: {}", self.credential.own.shown_subject(), reply.shown()));
         e.hint("its administrator has to trust the authority that signed it, and to map its name to an account")

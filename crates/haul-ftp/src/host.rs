@@ -50,20 +50,16 @@ pub struct FtpHost {
 
 impl FtpHost {
     /// Logs in.
-    ///
-    /// # Errors
-    ///
-    /// Whatever keeps a session from being made.
     pub fn connect(access: &Access, location: &Location) -> Result<FtpHost> {
         let flags = access.get::<Flags>();
         let environment = Environment::process();
         let is_grid = location.scheme == GSIFTP;
         let is_shell = location.scheme == SSHFTP;
         // These have a security of their own.
-        let security = if is_grid || is_shell { Security::None } else { flags.security(location.scheme == FTPS, location.port) };
+        let security = flags.security(location.scheme == FTPS, location.port).filter(|_| !is_grid && !is_shell);
         let tls = match security {
-            Security::None => None,
-            Security::Explicit | Security::Implicit => {
+            None => None,
+            Some(_) => {
                 if flags.tls.no_verify_ssl {
                     access.print(TlsFlags::WARNING);
                 }
@@ -84,7 +80,7 @@ impl FtpHost {
             let [anybody, password] = shell::ANYBODY;
             (Login::known(user.unwrap_or(anybody), if user.is_some() { "dummy" } else { password }), 22)
         } else {
-            (Login::of(location, &environment, &print)?, if security == Security::Implicit { 990 } else { 21 })
+            (Login::of(location, &environment, &print)?, if security == Some(Security::Implicit) { 990 } else { 21 })
         };
         let port = location.port.unwrap_or(usual);
         let dialer = Dialer {

@@ -4,22 +4,20 @@
 //! The receiver takes blocks in the order of the file and no others. Over one connection no server was seen to send them in another; one that
 //! does is served in stream mode. With a connection of each data node the next block is always the first of one of them.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, TcpListener};
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::control::{command, failure};
-use super::data::{Announced, Data, Opening};
+use super::data::{Data, Opening};
+use super::extended::{END_OF_DATA, END_OF_FILE, HEADER};
 use super::features::{cannot, get};
+use super::reply::Reply;
 use super::session::Session;
+use super::stripes::is_private;
 
-const HEADER: usize = 17;
-/// The connection carries no more of this transfer.
-const END_OF_DATA: u8 = 8;
-/// The offset is the number of connections that end with [`END_OF_DATA`].
-const END_OF_FILE: u8 = 64;
 /// The sender closes the connection after this transfer.
 const CLOSES: u8 = 4;
 /// Blocks without bytes in one transfer.
@@ -101,11 +99,10 @@ struct Share {
 }
 
 /// One transfer's place in what the server sends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Incoming {
     /// Where the next byte belongs, from the transfer's start.
     next: u64,
-    /// Bytes of the transfer at the most.
     most: u64,
     /// Of the present block, which comes over `from`.
     left: u64,
@@ -115,13 +112,12 @@ pub struct Incoming {
     empty: u32,
     /// Connections that the server has said it ends.
     ends: u64,
-    closes: bool,
+    pub closes: bool,
 }
 
 impl Incoming {
-    /// A transfer of at most `most` bytes.
     pub fn new(most: u64) -> Incoming {
-        Incoming { next: 0, most, left: 0, from: 0, shares: Vec::new(), empty: 0, ends: 0, closes: false }
+        Incoming { most, ..Incoming::default() }
     }
 
     pub fn is_over(&self) -> bool {
@@ -129,16 +125,9 @@ impl Incoming {
         self.left == 0 && all > 0 && self.ends == all && self.shares.iter().all(|share| share.end_of_data && share.block.is_none())
     }
 
-    pub fn closes(&self) -> bool {
-        self.closes
-    }
-
     /// Bytes in their order; 0 at the end of the transfer.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidData` for blocks that are out of their order, overlap, leave gaps, or exceed the transfer, and for counts of ends that do
-    /// not add up.
+    /// Error: `InvalidData` for blocks that are out of their order, overlap, leave gaps, or exceed the transfer, and for wrong counts of
+    /// ends.
     pub fn read(&mut self, intake: &mut Intake, into: &mut [u8]) -> io::Result<usize> {
         self.shares.resize(intake.inlets.len(), Share::default());
         loop {
@@ -212,55 +201,51 @@ impl Incoming {
 
 /// Whether a server at `peer` can be expected to reach this machine under its address: not through a translation of addresses.
 pub fn is_reachable(own: IpAddr, peer: IpAddr) -> bool {
-    let is_inner = |address: IpAddr| match address {
-        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_loopback() || v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64,
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => v4.is_private() || v4.is_link_local() || v4.is_loopback(),
-            None => v6.is_loopback() || v6.segments()[0] & 0xfe00 == 0xfc00 || v6.segments()[0] & 0xffc0 == 0xfe80,
-        },
+    let is_inner = |address: IpAddr| match address.to_canonical() {
+        IpAddr::V4(v4) => is_private(v4) || v4.is_link_local() || v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
     };
     !is_inner(own) || is_inner(peer)
 }
 
 impl Session {
-    /// Enters extended block mode and offers the server a port of this machine for its data; `false` where it cannot reach it, or does not want
-    /// to: it is not asked again.
-    pub fn offer(&mut self, op: &'static str) -> Result<bool> {
+    /// Enters extended block mode and offers the server a port of this machine for its data, or one to each of its data nodes; `false` where
+    /// it cannot reach it, or refuses. A server without data nodes is not asked again.
+    pub fn offer(&mut self, striped: bool, op: &'static str) -> Result<bool> {
         if !get(&self.features.extended_reads) || !is_reachable(self.control.local, self.control.peer) {
             cannot(&self.features.extended_reads);
             return Ok(false);
         }
-        (self.announced, self.blocks, self.intake) = (None, None, None);
+        (self.announced, self.blocks, self.intake, self.offered) = (None, None, None, None);
         self.control.send(&command("MODE", b"E")?, op)?;
-        // The reply to MODE is read with that to the port.
-        match self.listen_behind(op) {
-            Ok(Some(Announced::Active(listener))) => {
-                self.offered = Some(vec![listener]);
-                Ok(true)
+        self.offered = match striped {
+            true => {
+                self.control.reply(op)?.done(op)?;
+                self.offer_each(op)?
             }
-            _ => {
+            // The reply to MODE is read with that to the port.
+            false => self.listen(1, op).ok().flatten().map(|listener| vec![listener]),
+        };
+        if self.offered.is_none() {
+            if !striped {
                 cannot(&self.features.extended_reads);
-                self.ask("MODE", b"S", op)?.done(op).inspect_err(|_| self.control.give_up())?;
-                Ok(false)
             }
+            self.ask("MODE", b"S", op)?.done(op).inspect_err(|_| self.control.give_up())?;
         }
+        Ok(self.offered.is_some())
     }
 
     /// Asks for transfers in extended block mode: has the server connect to this machine with the first, unless it has done so before. The
     /// replies to them are still to be read.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if the server does not connect: it is not asked again.
+    /// Error: `Unsupported` if the server does not connect: it is not asked again.
     pub fn ask_blocks(&mut self, transfers: &[u8], op: &'static str) -> Result<()> {
-        let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, op).remedy_is(Remedy::Again).because(why.to_string());
         if self.intake.is_some() {
             return self.control.send(transfers, op);
         }
-        if self.offered.is_none() && !self.offer(op)? {
-            return Err(unsupported("the server cannot connect to this machine"));
+        if self.offered.is_none() && !self.offer(false, op)? {
+            return Err(unsupported("the server cannot connect to this machine", op));
         }
-        let Some(listeners) = self.offered.take() else { return Err(unsupported("there is no port")) };
+        let listeners = self.offered.take().unwrap_or_default();
         self.busy = true;
         self.control.send(transfers, op)?;
         let each = listeners.into_iter().map(|listener| self.inlet(listener, op)).collect::<Result<Vec<Data>>>()?;
@@ -270,45 +255,23 @@ impl Session {
 
     /// The connection that the server makes to a port, after it was asked for a transfer.
     fn inlet(&mut self, listener: TcpListener, op: &'static str) -> Result<Data> {
-        let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, op).remedy_is(Remedy::Again).because(why.to_string());
-        match self.control.await_data(&listener, FIRST.min(self.wait), op) {
-            Ok(None) => {}
+        let refused = match self.control.await_data(&listener, FIRST.min(self.wait), op) {
+            Ok(said) if said.is_none_or(Reply::is_begun) => None,
             // A refusal comes without a connection, which is then made for the next transfer.
-            Ok(Some(reply)) if !reply.is_begun() => {
-                self.control.give_up();
-                return Err(unsupported("the server refused the first transfer"));
-            }
-            Ok(Some(_)) => {}
+            Ok(_) => Some("the server refused the first transfer"),
             Err(_) => {
                 cannot(&self.features.extended_reads);
-                self.control.give_up();
-                return Err(unsupported("the server does not connect to this machine"));
+                Some("the server does not connect to this machine")
             }
+        };
+        if let Some(why) = refused {
+            self.control.give_up();
+            return Err(unsupported(why, op));
         }
         let opening = self.guarded(Opening::Awaited(listener), op);
-        if matches!(opening, Opening::Refused) {
-            self.control.give_up();
-            return Err(unsupported("the server refused the first transfer"));
-        }
         self.ready(opening, op)
     }
 
-    /// The same with each data node of a striped server; `false` where it is not to be had.
-    pub fn offer_stripes(&mut self, op: &'static str) -> Result<bool> {
-        if self.features.stripes() == 0 || !get(&self.features.extended_reads) {
-            return Ok(false);
-        }
-        self.leave_blocks(op)?;
-        self.announced = None;
-        self.ask("MODE", b"E", op)?.done(op)?;
-        self.offered = self.offer_each(op)?;
-        if self.offered.is_none() {
-            self.ask("MODE", b"S", op)?.done(op).inspect_err(|_| self.control.give_up())?;
-        }
-        Ok(self.offered.is_some())
-    }
-
-    /// Whether it is in extended block mode.
     pub fn is_extended(&self) -> bool {
         self.blocks.is_some() || self.intake.is_some() || self.offered.is_some()
     }
@@ -327,6 +290,10 @@ impl Session {
     }
 }
 
+fn unsupported(why: &str, op: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, op).remedy_is(Remedy::Again).because(why)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -339,7 +306,6 @@ mod tests {
         [&[descriptor][..], &count.to_be_bytes(), &offset.to_be_bytes(), bytes].concat()
     }
 
-    /// A connection over which this comes.
     fn data(sent: &[u8]) -> Data {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut far = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");

@@ -57,7 +57,7 @@ mod store;
 mod stream;
 mod stripes;
 
-pub use device::{Device, Files, Stream};
+pub use device::{Device, Device as Stream, Files};
 pub use examine::Examined;
 pub use flags::Flags;
 pub use host::FtpHost;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::control::{command, failure};
 use super::data::{Announced, Data, Opening};
@@ -12,14 +12,21 @@ use super::pool::Lease;
 use super::reply::Reply;
 use super::store::Shared;
 
-/// One transfer of a group, and what follows it.
+/// Attempts at one file where the server's answers are out of step.
+const TRIES: u32 = 3;
+
 pub enum Step {
     Done,
-    /// The reply that refused it.
     Refused(Reply),
     Failed(Error),
-    /// The replies came in another order than the commands: nothing is known of this session any more.
-    Confused,
+}
+
+/// Files of a group that are not done: what goes out with the next transfer, and takes the replies to it.
+pub trait Between {
+    fn commands(&self) -> &[Vec<u8>];
+
+    /// An error where the connection was lost.
+    fn answered(&mut self, replies: Result<Vec<Reply>>);
 }
 
 /// The session of a group, and what was agreed ahead.
@@ -62,15 +69,43 @@ impl Line<'_> {
         (self.lease, self.announced) = (None, None);
     }
 
-    /// Sends what `before` has, whose replies come back, then makes one transfer: with `eager` before the server has agreed to it.
+    /// Sends the commands of `between`, then makes one transfer: with `eager` before the server has agreed to it.
     pub fn transfer(
+        &mut self,
+        between: &mut impl Between,
+        (word, path, op): (&str, &[u8], &'static str),
+        eager: bool,
+        mut pass: impl FnMut(Data) -> Passed,
+    ) -> Step {
+        for _ in 0..TRIES {
+            let sent = command(word, path).and_then(|transfer| self.attempt(between.commands(), transfer, op, eager, &mut pass));
+            match sent {
+                Ok((replies, step)) => {
+                    between.answered(Ok(replies));
+                    if let Some(step) = step {
+                        return step;
+                    }
+                }
+                Err(e) => {
+                    between.answered(Err(e.again()));
+                    self.break_off();
+                    return Step::Failed(e);
+                }
+            }
+        }
+        let e = Error::new(ErrorKind::Io, op).remedy_is(Remedy::Again);
+        Step::Failed(e.because("the server's answers are out of step"))
+    }
+
+    /// No step where the replies came in another order than the commands: nothing is known of this session any more.
+    fn attempt(
         &mut self,
         before: &[Vec<u8>],
         transfer: Vec<u8>,
         op: &'static str,
         eager: bool,
         pass: impl FnOnce(Data) -> Passed,
-    ) -> Result<(Vec<Reply>, Step)> {
+    ) -> Result<(Vec<Reply>, Option<Step>)> {
         let queues = get(&self.shared.features.queues);
         // What was agreed on is of the session that is kept.
         self.lease()?;
@@ -111,16 +146,16 @@ impl Line<'_> {
             // A server that takes the EPSV behind the command closes the port that was announced before.
             if queues {
                 cannot(&self.shared.features.queues);
-                return Ok((replies, Step::Confused));
+                return Ok((replies, None));
             }
-            return Ok((replies, refused.map_or(Step::Failed(e), Step::Refused)));
+            return Ok((replies, Some(refused.map_or(Step::Failed(e), Step::Refused))));
         }
         if first.as_ref().is_none_or(Reply::is_begun) {
             match lease.ready(opening, op) {
                 Ok(data) => passed = pass(data),
                 Err(e) => {
                     self.break_off();
-                    return Ok((replies, Step::Failed(e)));
+                    return Ok((replies, Some(Step::Failed(e))));
                 }
             }
         }
@@ -131,7 +166,7 @@ impl Line<'_> {
         if queues && strange {
             cannot(&self.shared.features.queues);
             self.break_off();
-            return Ok((replies, Step::Confused));
+            return Ok((replies, None));
         }
         if queues {
             let reply = lease.control.reply(op)?;
@@ -141,7 +176,7 @@ impl Line<'_> {
                     // It took the command for part of the transfer.
                     cannot(&self.shared.features.queues);
                     self.break_off();
-                    return Ok((replies, if refused || !last.is_done() { Step::Confused } else { settled(passed, last, op) }));
+                    return Ok((replies, (!refused && last.is_done()).then(|| settled(passed, last, op))));
                 }
             }
         }
@@ -149,15 +184,16 @@ impl Line<'_> {
             lease.busy = false;
         }
         self.shared.pool.moved();
-        Ok((replies, if refused || !last.is_done() { Step::Refused(last) } else { settled(passed, last, op) }))
+        Ok((replies, Some(if refused { Step::Refused(last) } else { settled(passed, last, op) })))
     }
 
-    /// Sends the last commands of a group.
-    pub fn end(&mut self, commands: &[Vec<u8>], op: &'static str) -> Result<Vec<Reply>> {
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.lease()?.control.ask_all(commands, op).into_iter().collect()
+    pub fn end(&mut self, between: &mut impl Between, op: &'static str) {
+        let commands = between.commands();
+        let replies = match commands.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.lease().and_then(|lease| lease.control.ask_all(commands, op).into_iter().collect()),
+        };
+        between.answered(replies);
     }
 }
 
@@ -169,13 +205,12 @@ impl Drop for Line<'_> {
     }
 }
 
-/// What became of the bytes of a transfer.
 pub type Passed = io::Result<()>;
 
 fn settled(passed: Passed, last: Reply, op: &'static str) -> Step {
     match passed {
+        _ if !last.is_done() => Step::Refused(last),
         Ok(()) => Step::Done,
-        Err(_) if !last.is_done() => Step::Refused(last),
         Err(e) => Step::Failed(failure(e, op)),
     }
 }

@@ -168,10 +168,7 @@ impl Session {
     }
 
     /// The names of a directory.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` only if the directory above does not list it any more: servers refuse a directory that they may not read as they
+    /// Error: `NotFound` only if the directory above does not list it any more: servers refuse a directory that they may not read as they
     /// refuse one that is not there.
     pub fn read_dir(&mut self, path: &[u8], op: &'static str) -> Result<Listing> {
         let listed = if self.features.mlst.is_some() { self.read_facts(path, op) } else { self.read_plain_dir(path, op) };
@@ -292,20 +289,14 @@ fn modified(reply: &Reply) -> Option<haul_core::entry::Time> {
     (reply.code == 213).then(|| time(std::str::from_utf8(reply.text.trim_ascii()).ok()?)).flatten()
 }
 
-/// The facts in a reply to MLST.
 pub fn facts_of(reply: &Reply, op: &'static str) -> Result<Facts> {
     if !reply.is_done() {
         return Err(refused(reply, op));
     }
-    let line = |line: &'_ Vec<u8>| {
-        let line = line.strip_prefix(b" ").unwrap_or(line);
-        Facts::parse(line).map(|(facts, _)| facts).filter(|facts| facts.kind.is_some())
-    };
-    let facts = reply.more.iter().find_map(line);
+    let facts = Facts::listed(reply);
     facts.ok_or_else(|| Error::new(ErrorKind::Other, op).because(format!("the server named no facts: {}", reply.shown())))
 }
 
-/// The directory above a path.
 pub fn above(path: &[u8]) -> &[u8] {
     let at = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     &path[..at.max(1).min(path.len())]

@@ -27,7 +27,7 @@ type Mark = (Place, u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     First,
-    ServerSideOp,
+    Middle,
     Last,
 }
 
@@ -38,7 +38,6 @@ pub struct NamesProof {
     trial: Mutex<()>,
 }
 
-/// Which characters count as unusual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     /// Control characters and blanks at the ends.
@@ -59,12 +58,12 @@ fn marks(leaf: &[u8], scope: Scope) -> HashSet<Mark> {
         let place = match at {
             0 => Place::First,
             at if at == last => Place::Last,
-            _ => Place::ServerSideOp,
+            _ => Place::Middle,
         };
         match (u8::try_from(character), place) {
             (Ok(0..=0x1f | 0x7f), _) | (Ok(b' '), Place::First | Place::Last) => Some((place, character)),
             (Ok(b'\\' | b':'), _) | (Ok(b'.'), Place::Last) if scope >= Scope::Printable => Some((place, character)),
-            _ if scope == Scope::Letters && character > 0x7f => Some((Place::ServerSideOp, character)),
+            _ if scope == Scope::Letters && character > 0x7f => Some((Place::Middle, character)),
             _ => None,
         }
     };

@@ -37,6 +37,12 @@ pub fn passive_port(text: &[u8]) -> Option<u16> {
     Some(u16::from(high) << 8 | u16::from(low)).filter(|port| *port > 0)
 }
 
+/// An address and a port as PORT and SPOR name them.
+pub fn plain_port(address: Ipv4Addr, port: u16) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255)
+}
+
 fn passive_numbers(text: &[u8]) -> Option<[u8; 6]> {
     let text = std::str::from_utf8(text).ok()?;
     let numbers = text.split(|c: char| !c.is_ascii_digit() && c != ',').find(|part| part.matches(',').count() == 5)?;

@@ -15,13 +15,10 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, slash, name].concat()
 }
 
-/// Names that a server understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     Any,
-    /// UTF-8.
     Text,
-    /// Printable ASCII.
     Plain,
 }
 

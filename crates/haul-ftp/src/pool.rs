@@ -54,10 +54,6 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     /// Logs in once; as soon as that is accepted, further sessions are made up to `ahead`, for what they are wanted for.
-    ///
-    /// # Errors
-    ///
-    /// Whatever keeps a session from being made.
     pub fn new(dialer: Dialer, most: usize, ahead: Option<(usize, Wanted)>) -> Result<Arc<Pool>> {
         let state = PoolState { idle: Vec::new(), open: 1, coming: 0, awaiting: 0, most: most.max(1), parked: Vec::new() };
         let pool = Arc::new(Pool { dialer, state: Mutex::new(state), freed: Condvar::new(), progress: AtomicU64::new(0) });
@@ -77,37 +73,24 @@ impl Pool {
         self.dialer.known.get()
     }
 
-    /// Sessions at the most.
     pub fn most(&self) -> usize {
         lock(&self.state).most
     }
 
     /// A session for the caller alone, until it is dropped.
-    ///
-    /// # Errors
-    ///
-    /// Those of a login; `TimedOut` where all sessions are in use and none of them moves on.
+    /// Error: Those of a login; `TimedOut` where all sessions are in use and none of them moves on.
     pub fn take(self: &Arc<Pool>) -> Result<Lease> {
-        self.take_one(Wanted::Stream)
+        self.take_for(Wanted::Stream)
     }
 
-    /// The same, and one that can send in extended block mode at once, if there is one.
-    pub fn take_extended(self: &Arc<Pool>) -> Result<Lease> {
-        self.take_one(Wanted::Blocks)
-    }
-
-    /// The same, and one over which the server can send in extended block mode at once, if there is one.
-    pub fn take_intake(self: &Arc<Pool>) -> Result<Lease> {
-        self.take_one(Wanted::Intake)
+    /// The same, and if there is one, a session that is ready for what is wanted.
+    pub fn take_for(self: &Arc<Pool>, wanted: Wanted) -> Result<Lease> {
+        self.find(wanted, true)?.ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
     }
 
     /// A session that is not in use, or one more where the server allows it now; without waiting for others.
     pub fn take_spare(self: &Arc<Pool>) -> Option<Lease> {
         self.find(Wanted::Stream, false).ok().flatten()
-    }
-
-    fn take_one(self: &Arc<Pool>, wanted: Wanted) -> Result<Lease> {
-        self.find(wanted, true)?.ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
     }
 
     /// `None` where it would have to wait for others, and does not.
@@ -215,8 +198,8 @@ impl Pool {
         if !session.is_usable() || is_closed {
             return None;
         }
-        if session.control.owes() || !stale {
-            return (session.control.owes() || session.control.is_quiet()).then_some(session);
+        if session.control.owed > 0 || !stale {
+            return (session.control.owed > 0 || session.control.is_quiet()).then_some(session);
         }
         let alive = session.control.is_quiet() && session.ask("NOOP", b"", "connect").is_ok_and(|reply| reply.is_done());
         alive.then_some(session)
@@ -248,10 +231,8 @@ impl Pool {
     }
 }
 
-/// What a session is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Anything else.
     Stream,
     /// Sending in extended block mode.
     Blocks,

@@ -11,14 +11,14 @@ use haul_core::entry::{Entry, MetaMask};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::WriteOutcome;
 
-use super::batch::{EAGER, TRIES, WRITE, out_of_step};
+use super::batch::{EAGER, WRITE};
 use super::change::{Settings, explain_write, remove_file, replace};
 use super::control::command;
 use super::data::Failed;
 use super::extended::Lane;
 use super::facts::Facts;
 use super::features::cannot;
-use super::line::{Line, Step};
+use super::line::{Between, Line, Step};
 use super::reply::Reply;
 use super::staged::arrived;
 use super::store::Shared;
@@ -27,7 +27,6 @@ use super::store::Shared;
 /// neither side waits for the other to read.
 const WINDOW: usize = 64;
 
-/// A file to be written.
 #[derive(Clone)]
 pub struct Put<'a> {
     pub index: usize,
@@ -49,7 +48,6 @@ enum Awaited {
     Named(WriteOutcome),
 }
 
-/// Why a file has no name yet, or may not keep it.
 enum Trouble {
     Refused(Reply),
     /// The server has another size.
@@ -204,37 +202,18 @@ impl Shared {
         let mut line = Line::new(self);
         let mut puts = Puts::new(self, keep);
         for put in group {
-            let mut tries = 0;
-            let step = loop {
-                let sent = command("STOR", &put.path).and_then(|store| {
-                    line.transfer(&puts.commands, store, WRITE, put.bytes.len() <= EAGER, |mut data| {
-                        data.write(put.bytes)?;
-                        data.finish()
-                    })
-                });
-                let step = sent.and_then(|(replies, step)| puts.answer_all(replies).map(|()| step));
-                tries += 1;
-                match step {
-                    Ok(Step::Confused) if tries < TRIES => {}
-                    Ok(step) => break step,
-                    Err(e) => {
-                        puts.give_up(&lost());
-                        line.break_off();
-                        break Step::Failed(e);
-                    }
-                }
-            };
+            let step = line.transfer(&mut puts, ("STOR", &put.path, WRITE), put.bytes.len() <= EAGER, |mut data| {
+                data.write(put.bytes)?;
+                data.finish()
+            });
             match step {
                 Step::Done => puts.stored(put),
                 Step::Refused(reply) => puts.troubles.push((put, Trouble::Refused(reply))),
                 Step::Failed(e) => puts.done.push((put.index, Err(e))),
-                Step::Confused => puts.done.push((put.index, Err(out_of_step(WRITE)))),
             }
         }
         while !puts.awaited.is_empty() {
-            if line.end(&puts.commands, WRITE).and_then(|replies| puts.answer_all(replies)).is_err() {
-                puts.give_up(&lost());
-            }
+            line.end(&mut puts, WRITE);
         }
         drop(line);
         puts.finish().0
@@ -269,14 +248,24 @@ impl Shared {
     }
 }
 
-impl<'a> Puts<'a> {
-    /// Takes the replies to all commands of files that wait.
-    fn answer_all(&mut self, replies: Vec<Reply>) -> Result<()> {
-        self.commands.clear();
-        let mut replies = replies.into_iter();
-        (0..self.awaited.len()).try_for_each(|_| self.answer(|| replies.next().ok_or_else(lost)))
+impl Between for Puts<'_> {
+    fn commands(&self) -> &[Vec<u8>] {
+        &self.commands
     }
 
+    fn answered(&mut self, replies: Result<Vec<Reply>>) {
+        self.commands.clear();
+        let answered = replies.and_then(|replies| {
+            let mut replies = replies.into_iter();
+            (0..self.awaited.len()).try_for_each(|_| self.answer(|| replies.next().ok_or_else(lost)))
+        });
+        if answered.is_err() {
+            self.give_up(&lost());
+        }
+    }
+}
+
+impl<'a> Puts<'a> {
     /// Sends a file in extended block mode.
     fn send(&mut self, lane: &mut Lane, put: &'a Put<'a>) -> Result<()> {
         while lane.owed() >= WINDOW {

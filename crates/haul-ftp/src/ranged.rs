@@ -38,7 +38,6 @@ pub struct Ranged {
     mode: Mode,
     /// The sessions of each worker. One that another caller needs is given up between two ranges.
     slots: Mutex<Vec<(ThreadId, Arc<Slot>)>>,
-    /// Bytes that the server has confirmed.
     confirmed: Mutex<Ranges>,
     /// Why bytes were lost that no caller has asked for since.
     lost: Mutex<Option<Error>>,

@@ -32,7 +32,6 @@ impl Ranges {
         }
     }
 
-    /// Whether every byte is in it.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty() || self.0.range(..=range.start).next_back().is_some_and(|(_, to)| *to >= range.end)
     }

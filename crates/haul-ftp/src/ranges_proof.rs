@@ -29,7 +29,6 @@ const BEGUN: u8 = 1;
 const REFUTED: u8 = 2;
 const PROVEN: u8 = 3;
 
-/// What is known of a server.
 #[derive(Debug, Default)]
 pub struct RangesProof(AtomicU8);
 

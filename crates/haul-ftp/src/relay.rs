@@ -1,7 +1,7 @@
 //! Ranges of a file that one GridFTP server sends to another (GFD.20: ERET and ESTO in extended block mode), so that chunks, receipts and
 //! resuming work as for bytes that pass here. Two sessions and the connections between the servers are kept for the next range.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -31,20 +31,19 @@ pub struct Opened {
 }
 
 /// Files that are open, by their numbers.
-static OPEN: Mutex<Option<HashMap<u64, Weak<Opened>>>> = Mutex::new(None);
+static OPEN: Mutex<BTreeMap<u64, Weak<Opened>>> = Mutex::new(BTreeMap::new());
 
 impl Opened {
     pub fn new(shared: &Arc<Shared>, path: &[u8]) -> Arc<Opened> {
         static NEXT: AtomicU64 = AtomicU64::new(0); // identity only
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let opened = Arc::new(Opened { number, shared: shared.clone(), path: path.to_vec() });
-        lock(&OPEN).get_or_insert_default().insert(number, Arc::downgrade(&opened));
+        lock(&OPEN).insert(number, Arc::downgrade(&opened));
         opened
     }
 
     fn find(reach: Reach) -> Option<Arc<Opened>> {
-        let known = lock(&OPEN);
-        known.as_ref().filter(|_| reach.host == HOST)?.get(&reach.file)?.upgrade()
+        lock(&OPEN).get(&reach.file).filter(|_| reach.host == HOST)?.upgrade()
     }
 
     /// `None` where the server cannot send to another.
@@ -55,7 +54,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        lock(&OPEN).get_or_insert_default().remove(&self.number);
+        lock(&OPEN).remove(&self.number);
     }
 }
 
@@ -68,21 +67,11 @@ pub fn is_possible(from: &Shared, to: &Shared) -> bool {
     can(from) && can(to) && from.pool.dialer.grid.is_some() == to.pool.dialer.grid.is_some()
 }
 
-/// Pairs of sessions that send ranges into one file.
 #[derive(Debug)]
 pub struct Relays {
     to: Arc<Shared>,
-    idle: Mutex<Vec<Idle>>,
-}
-
-/// A pair in extended block mode, connected.
-#[derive(Debug)]
-struct Idle(Pair);
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        self.0.leave_blocks();
-    }
+    /// In extended block mode, connected.
+    idle: Mutex<Vec<Pair>>,
 }
 
 impl Relays {
@@ -100,7 +89,7 @@ impl Relays {
             let kept = lock(&self.idle).pop();
             let is_kept = kept.is_some();
             let Some(mut pair) = kept.map_or_else(|| self.connect(&source.shared), |kept| Ok(Some(kept)))? else { break };
-            if pair.0.transfer(&store, &retrieve, Watch::new(None, count), &|_| retry::check(), op)? {
+            if pair.transfer(&store, &retrieve, Watch::new(None, count), &|_| retry::check(), op)? {
                 self.keep(&source.shared, pair);
                 return Ok(true);
             }
@@ -114,14 +103,13 @@ impl Relays {
         Ok(false)
     }
 
-    fn connect(&self, from: &Shared) -> Result<Option<Idle>> {
+    fn connect(&self, from: &Shared) -> Result<Option<Pair>> {
         let Some(mut pair) = Pair::take(from, &self.to)? else { return Ok(None) };
         pair.enter_blocks(STREAMS)?;
-        let mut pair = Idle(pair);
-        Ok(if pair.0.connect()? { Some(pair) } else { None })
+        Ok(pair.connect()?.then_some(pair))
     }
 
-    fn keep(self: &Arc<Relays>, from: &Arc<Shared>, pair: Idle) {
+    fn keep(self: &Arc<Relays>, from: &Arc<Shared>, pair: Pair) {
         lock(&self.idle).push(pair);
         for shared in [from, &self.to] {
             let this: Weak<Relays> = Arc::downgrade(self);

@@ -1,6 +1,6 @@
 //! Who logs in: the name and password of an address, of `~/.netrc`, or as somebody types them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use haul_core::error::{Error, ErrorKind, Result};
@@ -18,7 +18,6 @@ const ANONYMOUS: (&str, &str) = ("anonymous", "anonymous@");
 pub struct Login {
     pub user: String,
     pub password: Zeroizing<String>,
-    pub account: String,
 }
 
 impl std::fmt::Debug for Login {
@@ -29,42 +28,33 @@ impl std::fmt::Debug for Login {
 
 /// Passwords of addresses, by user and host. An address holds none itself, so that none gets into a journal, a transfer spec or a
 /// message; it is read long before anybody connects.
-static WRITTEN: Mutex<Option<Passwords>> = Mutex::new(None);
+static WRITTEN: Mutex<BTreeMap<(String, String), Zeroizing<String>>> = Mutex::new(BTreeMap::new());
 
-type Passwords = HashMap<(String, String), Zeroizing<String>>;
-
-/// Keeps the password of an address.
 pub fn written(user: &str, host: &str, password: String) {
-    lock(&WRITTEN).get_or_insert_default().insert((user.to_string(), host.to_string()), Zeroizing::new(password));
+    lock(&WRITTEN).insert((user.to_string(), host.to_string()), Zeroizing::new(password));
 }
 
 impl Login {
-    /// For a server that knows by other means who somebody is; it wants to hear any password.
     pub fn known(user: &str, password: &str) -> Login {
-        Login { user: user.into(), password: Zeroizing::new(password.into()), account: String::new() }
+        Login { user: user.into(), password: Zeroizing::new(password.into()) }
     }
 
     /// For an address. Asks only where a user is named whose password nobody knows.
-    ///
-    /// # Errors
-    ///
-    /// `Broken` where there is nobody to ask.
+    /// Error: `Broken` where there is nobody to ask.
     pub fn of(location: &Location, environment: &Environment, print: &dyn Fn(&str)) -> Result<Login> {
         let host = location.host.clone().unwrap_or_default();
-        let made =
-            |user: &str, password: &str| Login { user: user.into(), password: Zeroizing::new(password.into()), account: String::new() };
         let key = (location.user.clone().unwrap_or_default(), host.clone());
-        if let Some(password) = lock(&WRITTEN).as_ref().and_then(|known| known.get(&key).cloned()) {
+        if let Some(password) = lock(&WRITTEN).get(&key).cloned() {
             print("WARNING: other users of this machine can see a password in an address: put it into ~/.netrc");
-            return Ok(made(&key.0, &password));
+            return Ok(Login::known(&key.0, &password));
         }
         if let Some((user, password)) = Netrc::read(environment).of(&host, location.user.as_deref()) {
-            return Ok(made(user, password));
+            return Ok(Login::known(user, password));
         }
         match location.user.as_deref() {
-            None => Ok(made(ANONYMOUS.0, ANONYMOUS.1)),
-            Some(user) if matches!(user, "anonymous" | "ftp") => Ok(made(user, ANONYMOUS.1)),
-            Some(user) => Ok(made(user, &ask(&format!("{user}@{host}'s password: "), no_password)?)),
+            None => Ok(Login::known(ANONYMOUS.0, ANONYMOUS.1)),
+            Some(user) if matches!(user, "anonymous" | "ftp") => Ok(Login::known(user, ANONYMOUS.1)),
+            Some(user) => Ok(Login::known(user, &ask(&format!("{user}@{host}'s password: "), no_password)?)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A session with a server, logged in: a control connection and what is known of its state.
 
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 
 use super::control::Control;
-use super::data::{Announced, Data, Failed};
+use super::data::{Announced, Failed};
 use super::features::Features;
 use super::gsi::Guard;
 use super::intake::Intake;
@@ -17,7 +18,7 @@ use super::stream::Tls;
 use super::stripes::Outlets;
 
 /// Bytes of a listing: a hundred for each of some million names.
-const LISTING_MOST: usize = 1 << 30;
+const LISTING_MOST: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub struct Session {
@@ -94,32 +95,18 @@ impl Session {
 
     /// All that the server sends for a command: a listing.
     pub fn fetch(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Vec<u8>, Failed> {
-        let mut data = self.begin(word, argument, op)?;
         let mut all = Vec::new();
-        let read = self.drain(&mut data, &mut all, op);
-        drop(data);
-        read?;
+        let read = self.begin(word, argument, op)?.take(LISTING_MOST).read_to_end(&mut all);
+        read.map_err(|e| self.explain(e, op))?;
+        if all.len() as u64 == LISTING_MOST {
+            self.control.give_up();
+            return Err(Error::new(ErrorKind::Limit, op).because("the server's list does not end").into());
+        }
         let last = self.control.reply(op)?.done(op)?;
         // vsftpd's words. Others name the directory here, which may have any name.
-        if last.says(&["failed to open directory"]) {
+        if last.says("failed to open directory") {
             return Err(Failed::Error(last.failure(op).kind_is(ErrorKind::Denied)));
         }
         Ok(all)
-    }
-
-    fn drain(&mut self, data: &mut Data, all: &mut Vec<u8>, op: &'static str) -> Result<()> {
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            match data.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(count) => all.extend_from_slice(&buffer[..count]),
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.explain(e, op)),
-            }
-            if all.len() > LISTING_MOST {
-                self.control.give_up();
-                return Err(Error::new(ErrorKind::Limit, op).because("the server's list does not end"));
-            }
-        }
     }
 }

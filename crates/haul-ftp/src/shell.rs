@@ -47,18 +47,11 @@ impl Drop for Program {
 }
 
 impl Shell {
-    /// # Errors
-    ///
-    /// Those of [`Reach::new`].
     pub fn new(access: &Access, location: &Location) -> Result<Shell> {
         Ok(Shell { reach: Reach::new(access, location)? })
     }
 
     /// A server of its own, in a further session of the one login.
-    ///
-    /// # Errors
-    ///
-    /// Those of ssh.
     pub fn connect(&self, wait: Duration) -> Result<Control> {
         let (own, other) = UnixStream::pair().map_err(|e| Error::io(e, OP))?;
         let program = self.reach.login.run_over(COMMAND, OwnedFd::from(other))?;
@@ -67,10 +60,7 @@ impl Shell {
 
     /// Finds out where data connections go to: the address that the server names, if it is one of the host's. Another one could be any
     /// machine of this network.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` for a host behind another one.
+    /// Error: `Unsupported` for a host behind another one.
     pub fn locate(&self, control: &mut Control) -> Result<()> {
         let reply = control.ask("PASV", b"", OP)?;
         let claimed = passive_address(&reply.text).unwrap_or(Ipv4Addr::UNSPECIFIED);
@@ -79,7 +69,7 @@ impl Shell {
                 Error::new(ErrorKind::Unsupported, OP).because("the host is reached through another one, and data connections cannot be");
             e.hint("use an ssh:// address, whose data go through ssh too")
         })?;
-        control.move_data(peer, local_address(peer));
+        (control.peer, control.local) = (peer, local_address(peer));
         Ok(())
     }
 

@@ -24,7 +24,6 @@ use super::store::WRITERS;
 use haul_core::lock::lock;
 use haul_net::tcp;
 
-/// Bytes that are read from the source and written at a time.
 const BUFFER: usize = 256 << 10;
 /// Bytes of a file for which it is worth knowing whether the server writes ranges.
 const WORTH: u64 = 64 << 20;
@@ -60,7 +59,7 @@ struct Upload {
 }
 
 /// Gives `put` so many bytes of a reader.
-fn feed(from: &mut dyn Read, mut left: u64, put: Put<'_>) -> Result<()> {
+pub fn feed(from: &mut dyn Read, mut left: u64, put: Put<'_>) -> Result<()> {
     let mut buffer = vec![0; BUFFER.min(usize::try_from(left).unwrap_or(BUFFER))];
     while left > 0 {
         let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));

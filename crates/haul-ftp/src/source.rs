@@ -37,7 +37,6 @@ pub struct FtpFile {
 enum Flow {
     /// On a connection of their own, to the end of the file.
     Stream(Data),
-    /// In extended block mode.
     Blocks(Incoming),
 }
 
@@ -81,7 +80,7 @@ impl Download {
     /// Ends a transfer that has sent all there is.
     fn end(self) -> Result<()> {
         let Download { mut lease, flow, .. } = self;
-        let is_last = matches!(&flow, Flow::Blocks(incoming) if incoming.closes()) || lease.intake.as_ref().is_some_and(Intake::is_striped);
+        let is_last = matches!(&flow, Flow::Blocks(incoming) if incoming.closes) || lease.intake.as_ref().is_some_and(Intake::is_striped);
         drop(flow);
         lease.control.last_reply("read")?.done("read")?;
         lease.busy = is_last;

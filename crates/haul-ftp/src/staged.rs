@@ -49,10 +49,7 @@ impl Staged {
     }
 
     /// Bytes that the server has of a write that goes on.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` if there is no such file.
+    /// Error: `NotFound` if there is no such file.
     pub fn reach(&self) -> Result<u64> {
         let there = self.shared.pool.take()?.look(&self.path, false, "attach")?;
         let lost = || Error::new(ErrorKind::NotFound, "attach").because("the staging name is no file");
@@ -60,10 +57,7 @@ impl Staged {
     }
 
     /// Gives the file its attributes and its name, if the server has as many bytes as there are to be.
-    ///
-    /// # Errors
-    ///
-    /// `Corrupt` if it has not.
+    /// Error: `Corrupt` if it has not.
     pub fn commit(&self, entry: &Entry) -> Result<WriteOutcome> {
         const OP: &str = "commit";
         let mut session = self.shared.pool.take()?;
@@ -84,10 +78,6 @@ impl Staged {
 }
 
 /// Whether all of a file is there.
-///
-/// # Errors
-///
-/// `Corrupt` if it is not.
 pub fn arrived(there: Option<u64>, size: u64, op: &'static str) -> Result<()> {
     if there == Some(size) {
         return Ok(());

@@ -86,8 +86,8 @@ impl Shared {
         if !get(&self.features.extended_reads) {
             return Ok(None);
         }
-        let mut lease = if striped { self.pool.take()? } else { self.pool.take_intake()? };
-        if striped && !lease.offer_stripes(op)? {
+        let mut lease = self.pool.take_for(if striped { Wanted::Stream } else { Wanted::Intake })?;
+        if striped && (self.features.stripes() == 0 || !lease.offer(true, op)?) {
             return Ok(None);
         }
         match lease.ask_blocks(transfers, op) {

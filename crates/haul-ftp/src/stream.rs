@@ -15,15 +15,16 @@ const SESSIONS: usize = 32;
 /// How long a server may take to close a connection that has ended here, once it has nothing to send.
 const LINGER: Duration = Duration::from_secs(10);
 
-use super::gsi::{Guarded, Lines, Private};
+use super::gsi::Lines;
 
+#[derive(Debug)]
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     /// The control connection of a grid.
     Lines(Box<Lines>),
-    /// A data connection of a grid.
-    Private(Box<Private>),
+    /// A data connection of a grid, whose end is that of TCP alone: Globus takes the end of TLS for data.
+    Private(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 /// What TLS connections of one session are made with. The sessions that can be resumed are kept in the configuration, so that each
@@ -117,16 +118,11 @@ impl Stream {
         Ok(Stream::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    pub fn is_tls(&self) -> bool {
-        matches!(self, Stream::Tls(_))
-    }
-
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => &stream.sock,
+            Stream::Tls(stream) | Stream::Private(stream) => &stream.sock,
             Stream::Lines(lines) => lines.tcp(),
-            Stream::Private(stream) => stream.tcp(),
         }
     }
 
@@ -166,12 +162,11 @@ impl Stream {
         found
     }
 
-    /// Says that nothing more will be written.
+    /// Says that nothing more will be written; all is flushed.
     pub fn finish(&mut self) -> io::Result<()> {
         let stream = match self {
             Stream::Tls(stream) => stream,
-            Stream::Private(stream) => return stream.finish(),
-            Stream::Plain(_) | Stream::Lines(_) => return self.tcp().shutdown(Shutdown::Write),
+            Stream::Plain(_) | Stream::Lines(_) | Stream::Private(_) => return self.tcp().shutdown(Shutdown::Write),
         };
         stream.conn.send_close_notify();
         stream.flush()?;
@@ -185,26 +180,16 @@ impl Stream {
     }
 }
 
-impl From<Guarded> for Stream {
-    fn from(guarded: Guarded) -> Stream {
-        match guarded {
-            Guarded::Clear(tcp) => Stream::Plain(tcp),
-            Guarded::Private(stream) => Stream::Private(stream),
-        }
-    }
-}
-
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => stream.read(into),
-            Stream::Tls(stream) => match stream.read(into) {
+            Stream::Tls(stream) | Stream::Private(stream) => match stream.read(into) {
                 // Servers that close without TLS's own end are many; whoever reads knows how many bytes there are to be.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,
             },
             Stream::Lines(lines) => lines.read(into),
-            Stream::Private(stream) => stream.read(into),
         }
     }
 }
@@ -213,33 +198,24 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => stream.write(bytes),
-            Stream::Tls(stream) => stream.write(bytes),
+            Stream::Tls(stream) | Stream::Private(stream) => stream.write(bytes),
             Stream::Lines(lines) => lines.write(bytes),
-            Stream::Private(stream) => stream.write(bytes),
         }
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => stream.write_vectored(parts),
-            Stream::Tls(stream) => stream.write_vectored(parts),
+            Stream::Tls(stream) | Stream::Private(stream) => stream.write_vectored(parts),
             Stream::Lines(lines) => lines.write_vectored(parts),
-            Stream::Private(stream) => stream.write_vectored(parts),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(_) => Ok(()),
-            Stream::Tls(stream) => stream.flush(),
+            Stream::Tls(stream) | Stream::Private(stream) => stream.flush(),
             Stream::Lines(lines) => lines.flush(),
-            Stream::Private(stream) => stream.flush(),
         }
-    }
-}
-
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Stream({:?}, TLS: {})", self.tcp().peer_addr(), self.is_tls())
     }
 }

@@ -2,12 +2,12 @@
 //! transfer uses all of them. To the server each block goes to the next node (SPAS names them); from it each node sends its own blocks to a
 //! port of its own (SPOR).
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::data::Data;
-use super::passive::passive_socket;
+use super::passive::{passive_socket, plain_port};
 use super::reply::Reply;
 use super::session::Session;
 
@@ -24,7 +24,6 @@ pub struct Outlets {
 }
 
 impl Outlets {
-    /// Which is the next one.
     pub fn turn(&mut self) -> usize {
         let turn = self.next;
         self.next = (turn + 1) % self.each.len().max(1);
@@ -42,10 +41,15 @@ impl Outlets {
 pub fn is_acceptable(at: SocketAddr, peer: IpAddr) -> bool {
     let (ip, peer) = (at.ip().to_canonical(), peer.to_canonical());
     let IpAddr::V4(v4) = ip else { return false };
-    let is_inner = |ip: IpAddr| matches!(ip, IpAddr::V4(v4) if v4.is_private() || v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64);
+    let is_inner = |ip: IpAddr| matches!(ip, IpAddr::V4(v4) if is_private(v4));
     let is_host = !(v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0);
     let is_theirs = (!v4.is_loopback() || peer.is_loopback()) && (!v4.is_link_local() || ip == peer);
     at.port() >= LEAST_PORT && is_host && is_theirs && (!is_inner(ip) || is_inner(peer) || peer.is_loopback())
+}
+
+/// Whether an address is of a network of its own, or behind a provider's translation of addresses.
+pub fn is_private(v4: Ipv4Addr) -> bool {
+    v4.is_private() || v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64
 }
 
 /// The data nodes that a reply to SPAS names; `None` if it names none, too many, or one that data may not go to.
@@ -88,8 +92,7 @@ impl Session {
     pub fn offer_each(&mut self, op: &'static str) -> Result<Option<Vec<TcpListener>>> {
         let IpAddr::V4(own) = self.control.local.to_canonical() else { return Ok(None) };
         let listeners = (0..self.features.stripes()).map(|_| self.bind(op)).collect::<Result<Vec<_>>>()?;
-        let [a, b, c, d] = own.octets();
-        let named: Vec<String> = listeners.iter().map(|(_, port)| format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255)).collect();
+        let named: Vec<String> = listeners.iter().map(|(_, port)| plain_port(own, *port)).collect();
         let taken = self.ask("SPOR", named.join(" ").as_bytes(), op)?.is_done();
         Ok(taken.then(|| listeners.into_iter().map(|(listener, _)| listener).collect()))
     }

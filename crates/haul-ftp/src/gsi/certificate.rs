@@ -2,12 +2,9 @@
 //! when, with which key. rustls and its webpki refuse proxies.
 
 use haul_core::entry::show;
-use ring::signature as algorithms;
-use ring::signature::{UnparsedPublicKey, VerificationAlgorithm};
-use rustls::SignatureScheme;
 
-use super::der::{self, Reader};
-use crate::facts::{date, days};
+use super::der::{self, Reader, Signed};
+use crate::facts::strftime;
 
 /// Bytes of a certificate.
 const MOST: usize = 1 << 20;
@@ -27,10 +24,8 @@ pub enum Proxy {
 
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// What is signed, by which algorithm, and the signature.
-    signed: Vec<u8>,
-    algorithm: Vec<u8>,
-    signature: Vec<u8>,
+    /// All of it.
+    der: Vec<u8>,
     pub serial: Vec<u8>,
     pub issuer: Vec<u8>,
     pub subject: Vec<u8>,
@@ -47,12 +42,8 @@ pub struct Certificate {
 impl Certificate {
     /// `None` for what is no certificate.
     pub fn parse(bytes: &[u8]) -> Option<Certificate> {
-        let mut outer = Reader(bytes.get(..bytes.len().min(MOST))?);
-        let mut whole = outer.inside(der::SEQUENCE)?;
-        let signed = whole.take(der::SEQUENCE)?;
-        let algorithm = whole.inside(der::SEQUENCE)?.take(der::OBJECT)?.content.to_vec();
-        let signature = der::bits(whole.take(der::BIT_STRING)?.content)?.to_vec();
-        let mut fields = Reader(signed.content);
+        let bytes = bytes.get(..bytes.len().min(MOST))?;
+        let mut fields = Reader(Signed::parse(bytes)?.signed.content);
         // The version, which may be missing, and the serial number.
         let _ = fields.take(der::context(0));
         let serial = fields.take(der::INTEGER)?.content.to_vec();
@@ -62,19 +53,8 @@ impl Certificate {
         let (not_before, not_after) = (time(&mut validity)?, time(&mut validity)?);
         let subject = fields.take(der::SEQUENCE)?.whole.to_vec();
         let key = fields.take(der::SEQUENCE)?.whole.to_vec();
-        let mut found = Certificate {
-            signed: signed.whole.to_vec(),
-            algorithm,
-            signature,
-            proxy: None,
-            serial,
-            issuer,
-            subject,
-            not_before,
-            not_after,
-            key,
-            names_hosts: false,
-        };
+        let mut found =
+            Certificate { der: bytes.to_vec(), proxy: None, serial, issuer, subject, not_before, not_after, key, names_hosts: false };
         while let Some(field) = fields.any() {
             if field.tag == der::context(3) {
                 found.read_extensions(Reader(field.content).inside(der::SEQUENCE)?)?;
@@ -115,18 +95,16 @@ impl Certificate {
         last_common_name(&self.subject)
     }
 
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &[u8]) -> bool {
-        verify_signature(key, &self.algorithm, &self.signed, &self.signature)
-    }
-
     /// Whether it is a proxy that `issuer` issued: signed by its key, and named below it (RFC 3820, section 3.4).
     pub fn is_proxy_of(&self, issuer: &Certificate) -> bool {
         let below = |whole: &[u8]| Reader(whole).inside(der::SEQUENCE).map(|names| names.0.to_vec());
         let (Some(own), Some(above)) = (below(&self.subject), below(&issuer.subject)) else { return false };
         let mut rest = Reader(own.strip_prefix(above.as_slice()).unwrap_or_default());
         let one_more = rest.take(der::SET).is_some() && rest.is_empty();
-        self.proxy.is_some() && self.issuer == issuer.subject && one_more && self.is_signed_by(&issuer.key)
+        self.proxy.is_some()
+            && self.issuer == issuer.subject
+            && one_more
+            && Signed::parse(&self.der).is_some_and(|own| own.is_by(&issuer.key))
     }
 
     pub fn is_valid_at(&self, now: i64) -> bool {
@@ -157,14 +135,10 @@ pub fn time(fields: &mut Reader<'_>) -> Option<i64> {
 
 /// `20300102030405Z`, or with two digits of the year, as an element.
 pub fn time_element(seconds: i64) -> Vec<u8> {
-    let (year, month, day) = date(seconds.div_euclid(86_400));
-    let rest = seconds.rem_euclid(86_400);
-    let text = format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}Z", rest / 3600, rest / 60 % 60, rest % 60);
-    debug_assert!(days(year, month, day) * 86_400 + rest == seconds);
-    if (1950..2050).contains(&year) {
-        der::element(der::UTC_TIME, &[&text.as_bytes()[2..]])
-    } else {
-        der::element(der::GENERALIZED_TIME, &[text.as_bytes()])
+    let text = strftime("%Y%m%d%H%M%SZ", seconds);
+    match ("1950".."2050").contains(&text.as_str()) {
+        true => der::element(der::UTC_TIME, &[&text.as_bytes()[2..]]),
+        false => der::element(der::GENERALIZED_TIME, &[text.as_bytes()]),
     }
 }
 
@@ -214,91 +188,5 @@ fn word_of(id: &[u8]) -> &'static str {
         [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1] => "UID",
         [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1] => "emailAddress",
         _ => "?",
-    }
-}
-
-const RSA: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-const ELLIPTIC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
-const P384: &[u8] = &[0x2b, 0x81, 4, 0, 34];
-
-/// A public key of a SubjectPublicKeyInfo.
-enum Key<'a> {
-    Rsa(&'a [u8]),
-    P256(&'a [u8]),
-    P384(&'a [u8]),
-}
-
-fn key_of(info: &[u8]) -> Option<Key<'_>> {
-    let mut fields = Reader(info).inside(der::SEQUENCE)?;
-    let mut kind = fields.inside(der::SEQUENCE)?;
-    let id = kind.take(der::OBJECT)?.content;
-    let bits = der::bits(fields.take(der::BIT_STRING)?.content)?;
-    match id {
-        id if id == RSA => Some(Key::Rsa(bits)),
-        ELLIPTIC => match kind.take(der::OBJECT)?.content {
-            P256 => Some(Key::P256(bits)),
-            P384 => Some(Key::P384(bits)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn holds(algorithm: &'static dyn VerificationAlgorithm, key: &[u8], message: &[u8], signature: &[u8]) -> bool {
-    UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
-}
-
-/// Whether a signature in a certificate or in a request for one is that of a key.
-pub fn verify_signature(key: &[u8], algorithm: &[u8], message: &[u8], signature: &[u8]) -> bool {
-    // sha256WithRSAEncryption and its kin differ in the last byte, as those of ECDSA do.
-    match (key_of(key), algorithm) {
-        (Some(Key::Rsa(key)), [start @ .., kind]) if *start == RSA[..8] => match kind {
-            11 => holds(&algorithms::RSA_PKCS1_2048_8192_SHA256, key, message, signature),
-            12 => holds(&algorithms::RSA_PKCS1_2048_8192_SHA384, key, message, signature),
-            13 => holds(&algorithms::RSA_PKCS1_2048_8192_SHA512, key, message, signature),
-            _ => false,
-        },
-        (Some(Key::P256(key)), [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]) => {
-            holds(&algorithms::ECDSA_P256_SHA256_ASN1, key, message, signature)
-        }
-        (Some(Key::P256(key)), [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3]) => {
-            holds(&algorithms::ECDSA_P256_SHA384_ASN1, key, message, signature)
-        }
-        (Some(Key::P384(key)), [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]) => {
-            holds(&algorithms::ECDSA_P384_SHA256_ASN1, key, message, signature)
-        }
-        (Some(Key::P384(key)), [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3]) => {
-            holds(&algorithms::ECDSA_P384_SHA384_ASN1, key, message, signature)
-        }
-        _ => false,
-    }
-}
-
-/// Signatures of TLS that [`verify_handshake`] can check.
-pub const SCHEMES: [SignatureScheme; 8] = [
-    SignatureScheme::RSA_PSS_SHA256,
-    SignatureScheme::RSA_PSS_SHA384,
-    SignatureScheme::RSA_PSS_SHA512,
-    SignatureScheme::RSA_PKCS1_SHA256,
-    SignatureScheme::RSA_PKCS1_SHA384,
-    SignatureScheme::RSA_PKCS1_SHA512,
-    SignatureScheme::ECDSA_NISTP256_SHA256,
-    SignatureScheme::ECDSA_NISTP384_SHA384,
-];
-
-/// Whether a signature of a TLS handshake is that of a key.
-pub fn verify_handshake(key: &[u8], scheme: SignatureScheme, message: &[u8], signature: &[u8]) -> bool {
-    use SignatureScheme as S;
-    match (key_of(key), scheme) {
-        (Some(Key::Rsa(key)), S::RSA_PKCS1_SHA256) => holds(&algorithms::RSA_PKCS1_2048_8192_SHA256, key, message, signature),
-        (Some(Key::Rsa(key)), S::RSA_PKCS1_SHA384) => holds(&algorithms::RSA_PKCS1_2048_8192_SHA384, key, message, signature),
-        (Some(Key::Rsa(key)), S::RSA_PKCS1_SHA512) => holds(&algorithms::RSA_PKCS1_2048_8192_SHA512, key, message, signature),
-        (Some(Key::Rsa(key)), S::RSA_PSS_SHA256) => holds(&algorithms::RSA_PSS_2048_8192_SHA256, key, message, signature),
-        (Some(Key::Rsa(key)), S::RSA_PSS_SHA384) => holds(&algorithms::RSA_PSS_2048_8192_SHA384, key, message, signature),
-        (Some(Key::Rsa(key)), S::RSA_PSS_SHA512) => holds(&algorithms::RSA_PSS_2048_8192_SHA512, key, message, signature),
-        (Some(Key::P256(key)), S::ECDSA_NISTP256_SHA256) => holds(&algorithms::ECDSA_P256_SHA256_ASN1, key, message, signature),
-        (Some(Key::P384(key)), S::ECDSA_NISTP384_SHA384) => holds(&algorithms::ECDSA_P384_SHA384_ASN1, key, message, signature),
-        _ => false,
     }
 }

@@ -36,10 +36,7 @@ impl Context {
     }
 
     /// Takes a token; the bytes that were inside.
-    ///
-    /// # Errors
-    ///
-    /// A token that is forged, or cut, as `InvalidData`.
+    /// Error: A token that is forged, or cut, as `InvalidData`.
     pub fn unwrap(&mut self, mut token: &[u8]) -> io::Result<Vec<u8>> {
         let bad = |words: &str| io::Error::new(io::ErrorKind::InvalidData, words.to_string());
         let mut clear = Vec::new();

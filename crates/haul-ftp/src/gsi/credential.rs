@@ -1,6 +1,6 @@
 //! The user's credential: a proxy, or a certificate with its key; where grid tools look for them and as strictly.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use haul_core::error::{Error, ErrorKind, Result};
-use rustls::SignatureScheme;
-use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SigningKey};
@@ -18,7 +16,7 @@ use zeroize::Zeroizing;
 use super::certificate::{Certificate, Proxy};
 use super::now;
 use super::passphrase::{Locked, Unusable};
-use crate::facts::shown_time;
+use crate::facts::strftime;
 use haul_core::lock::lock;
 use haul_net::http_client::Environment;
 
@@ -42,10 +40,7 @@ pub struct Credential {
 
 impl Credential {
     /// From `X509_USER_PROXY`, `/tmp/x509up_uUID`, `X509_USER_CERT` with `X509_USER_KEY`, or `~/.globus`, the first that is there.
-    ///
-    /// # Errors
-    ///
-    /// `Denied` where there is none, where it has expired, where others can read the key, and where nobody knows the passphrase of one.
+    /// Error: `Denied` where there is none, it has expired, others can read the key, or no passphrase opens it.
     pub fn find(environment: &Environment, print: &dyn Fn(&str)) -> Result<Credential> {
         let user = rustix::process::geteuid().as_raw();
         let usual = PathBuf::from(format!("/tmp/x509up_u{user}"));
@@ -98,7 +93,7 @@ impl Credential {
 
     /// Whether it can be used at `now`; prints a line where it cannot for long.
     fn check(&self, now: i64, print: &dyn Fn(&str)) -> Result<()> {
-        let shown = |seconds| shown_time(haul_core::entry::Time { secs: seconds, nanos: 0 }).map_or("?".into(), |time| readable(&time));
+        let shown = |seconds| strftime("%Y-%m-%d %H:%M:%S UTC", seconds);
         let failed = |words: String| Error::new(ErrorKind::Denied, OP).at(self.path.as_os_str().as_encoded_bytes()).because(words);
         let what = if self.own.proxy.is_some() { "proxy" } else { "certificate" };
         if now > self.until {
@@ -127,26 +122,20 @@ type Signer = Arc<dyn SigningKey>;
 
 /// The key of a file with a passphrase, which is asked for once; `None` where it cannot be used.
 fn unlocked(locked: &Locked, path: &Path) -> Result<Option<Signer>> {
-    static OPENED: Mutex<Option<HashMap<PathBuf, Signer>>> = Mutex::new(None); // while one caller asks, others wait
+    static OPENED: Mutex<BTreeMap<PathBuf, Signer>> = Mutex::new(BTreeMap::new()); // while one caller asks, others wait
     let mut opened = lock(&OPENED);
-    if let Some(signer) = opened.as_ref().and_then(|known| known.get(path)) {
+    if let Some(signer) = opened.get(path) {
         return Ok(Some(signer.clone()));
     }
     let signer = signing_key(&locked.key(&locked.ask(path)?));
     if let Some(signer) = &signer {
-        opened.get_or_insert_default().insert(path.to_path_buf(), signer.clone());
+        opened.insert(path.to_path_buf(), signer.clone());
     }
     Ok(signer)
 }
 
 fn signing_key(key: &PrivateKeyDer<'_>) -> Option<Signer> {
     rustls::crypto::ring::sign::any_supported_type(key).ok()
-}
-
-/// `20300102030405` as `2030-01-02 03:04:05 UTC`.
-fn readable(time: &str) -> String {
-    let part = |at: std::ops::Range<usize>| time.get(at).unwrap_or_default();
-    format!("{}-{}-{} {}:{}:{} UTC", part(0..4), part(4..6), part(6..8), part(8..10), part(10..12), part(12..14))
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -178,18 +167,4 @@ fn private(path: &Path, is_proxy: bool) -> Result<Zeroizing<Vec<u8>>> {
         return Err(e.hint(format!("chmod 600 {}", path.display())));
     }
     read(path, &file)
-}
-
-/// Shows the credential to whoever asks for one.
-#[derive(Debug)]
-pub struct Shown(pub Arc<CertifiedKey>);
-
-impl ResolvesClientCert for Shown {
-    fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.clone())
-    }
-
-    fn has_certs(&self) -> bool {
-        true
-    }
 }

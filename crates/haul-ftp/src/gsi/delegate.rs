@@ -5,9 +5,9 @@ use haul_core::error::{Error, ErrorKind, Result};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::SignatureScheme;
 
-use super::certificate::{Proxy, common_name_part, time_element, verify_signature};
+use super::certificate::{Proxy, common_name_part, time_element};
 use super::credential::Credential;
-use super::der::{self, Reader, element};
+use super::der::{self, Reader, Signed, element};
 
 const OP: &str = "delegate the credential";
 /// Seconds that a delegated proxy is valid at the most, and those before now: clocks differ.
@@ -22,10 +22,7 @@ const KEY_USAGE: &[u8] = &[0x30, 14, 6, 3, 0x55, 0x1d, 15, 1, 1, 0xff, 4, 4, 3, 
 const PROXY_INFO: &[u8] = &[6, 8, 0x2b, 6, 1, 5, 5, 7, 1, 14, 1, 1, 0xff];
 
 /// Signs the key of a PKCS#10 request; the answer is a certificate in DER. Of the request nothing but the key is used.
-///
-/// # Errors
-///
-/// `Other` for what is no request, `Unsupported` where the credential's key cannot sign it.
+/// Error: `Other` for what is no request, `Unsupported` where the credential's key cannot sign it.
 pub fn sign(request: &[u8], credential: &Credential, now: i64) -> Result<Vec<u8>> {
     let failed = |kind, words: &str| Error::new(kind, OP).because(words.to_string());
     let key = requested_key(request).ok_or_else(|| failed(ErrorKind::Other, "the server sent no valid certificate request"))?;
@@ -73,13 +70,10 @@ pub fn sign(request: &[u8], credential: &Credential, now: i64) -> Result<Vec<u8>
 
 /// The public key of a request that its owner has signed (RFC 2986).
 fn requested_key(request: &[u8]) -> Option<Vec<u8>> {
-    let mut whole = Reader(request).inside(der::SEQUENCE)?;
-    let signed = whole.take(der::SEQUENCE)?;
-    let mut fields = Reader(signed.content);
+    let whole = Signed::parse(request)?;
+    let mut fields = Reader(whole.signed.content);
     fields.take(der::INTEGER)?;
     fields.take(der::SEQUENCE)?;
     let key = fields.take(der::SEQUENCE)?.whole;
-    let algorithm = whole.inside(der::SEQUENCE)?.take(der::OBJECT)?.content;
-    let signature = der::bits(whole.take(der::BIT_STRING)?.content)?;
-    verify_signature(key, algorithm, signed.whole, signature).then(|| key.to_vec())
+    whole.is_by(key).then(|| key.to_vec())
 }

@@ -1,5 +1,9 @@
-//! DER (X.690): elements read one after the other, and made. Whatever is read comes from a peer: a read that would leave its bytes
-//! is `None`.
+//! DER (X.690): elements read one after the other, and made; what is signed. Whatever is read comes from a peer: a read that would leave
+//! its bytes is `None`. Bytes are verified as they came: libraries encode them anew, and refuse proxies and lists of version 1.
+
+use rustls::SignatureScheme;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::SignatureVerificationAlgorithm;
 
 pub const BOOLEAN: u8 = 0x01;
 pub const INTEGER: u8 = 0x02;
@@ -72,8 +76,44 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What is signed, with the algorithm and the signature: the form of certificates, of requests for them, and of lists of revoked ones.
+pub struct Signed<'a> {
+    pub signed: Element<'a>,
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    pub fn parse(bytes: &'a [u8]) -> Option<Signed<'a>> {
+        let mut whole = Reader(bytes).inside(SEQUENCE)?;
+        let (signed, algorithm) = (whole.take(SEQUENCE)?, whole.take(SEQUENCE)?.content);
+        Some(Signed { signed, algorithm, signature: bits(whole.take(BIT_STRING)?.content)? })
+    }
+
+    /// Whether the owner of `key`, a SubjectPublicKeyInfo, signed it.
+    pub fn is_by(&self, key: &[u8]) -> bool {
+        let known = default_provider().signature_verification_algorithms.all;
+        let mut own = known.iter().filter(|known| *known.signature_alg_id() == *self.algorithm);
+        own.any(|known| is_signed(*known, key, self.signed.whole, self.signature))
+    }
+}
+
+/// Whether a signature of a TLS handshake is that of a key.
+pub fn is_handshake_by(key: &[u8], scheme: SignatureScheme, message: &[u8], signature: &[u8]) -> bool {
+    let known = default_provider().signature_verification_algorithms.mapping;
+    let mut own = known.iter().filter(|(known, _)| *known == scheme).flat_map(|(_, known)| known.iter());
+    own.any(|known| is_signed(*known, key, message, signature))
+}
+
+fn is_signed(algorithm: &dyn SignatureVerificationAlgorithm, key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let Some(mut fields) = Reader(key).inside(SEQUENCE) else { return false };
+    let (Some(kind), Some(key)) = (fields.take(SEQUENCE), fields.take(BIT_STRING)) else { return false };
+    let key = bits(key.content).filter(|_| *algorithm.public_key_alg_id() == *kind.content);
+    key.is_some_and(|key| algorithm.verify_signature(key, message, signature).is_ok())
+}
+
 /// The bytes of a BIT STRING that is whole bytes.
-pub fn bits(content: &[u8]) -> Option<&[u8]> {
+fn bits(content: &[u8]) -> Option<&[u8]> {
     content.split_first().filter(|(unused, _)| **unused == 0).map(|(_, bytes)| bytes)
 }
 
@@ -99,17 +139,6 @@ pub fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_made_can_be_read() {
-        for length in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
-            let content = vec![7; length];
-            let made = element(OCTET_STRING, &[&content[..length / 2], &content[length / 2..]]);
-            let mut reader = Reader(&made);
-            let read = reader.take(OCTET_STRING).expect("an element");
-            assert!(read.content == content && read.whole == made && reader.is_empty(), "{length}");
-        }
-    }
 
     #[test]
     fn what_is_cut_or_strange_is_refused() {

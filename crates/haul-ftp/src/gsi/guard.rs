@@ -1,15 +1,18 @@
 //! Protection of data connections (GFD.20: DCAU and PROT). Both ends show a proxy of the same user before anything moves; whoever
-//! connects is the client of TLS, and here that is always this side: Globus's server, as a client, names a host in a way that rustls refuses. After that the data are clear (`PROT C`) or stay inside TLS (`PROT P`).
+//! connects is the client of TLS, and here that is always this side: Globus's server, as a client, names a host in a way that rustls refuses.
+//! After that the data are clear (`PROT C`) or stay inside TLS (`PROT P`).
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use super::credential::{Credential, Shown};
+use super::credential::Credential;
 use super::trust::Delegated;
+use crate::stream::Stream;
 
 /// Bytes of a record of TLS behind its header.
 const RECORD: usize = 18 << 10;
@@ -23,21 +26,11 @@ pub struct Guard {
     private: bool,
 }
 
-/// A protected connection, as far as it is still protected.
-#[derive(Debug)]
-pub enum Guarded {
-    Clear(TcpStream),
-    Private(Box<Private>),
-}
-
 impl Guard {
-    /// # Errors
-    ///
-    /// Those of TLS's own settings.
     pub fn new(credential: &Credential, name: ServerName<'static>, private: bool) -> Result<Guard, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let peer = Arc::new(Delegated { own: credential.own.clone() });
-        let shown = Arc::new(Shown(credential.certified.clone()));
+        let shown = Arc::new(SingleCertAndKey::from(credential.certified.clone()));
         let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS12])?;
         let mut client = client.dangerous().with_custom_certificate_verifier(peer).with_client_cert_resolver(shown);
         client.resumption = rustls::client::Resumption::disabled();
@@ -50,15 +43,11 @@ impl Guard {
     }
 
     /// Authenticates both ends. `await_data` returns when the connection has something to read.
-    ///
-    /// # Errors
-    ///
-    /// Those of `await_data`, of the connection, and of TLS.
     pub fn protect<E: From<io::Error>>(
         &self,
         mut tcp: TcpStream,
         mut await_data: impl FnMut(&TcpStream) -> Result<(), E>,
-    ) -> Result<Guarded, E> {
+    ) -> Result<Stream, E> {
         let mut tls = ClientConnection::new(self.client.clone(), self.name.clone()).map_err(io::Error::other)?;
         send(&mut tls, &mut tcp)?;
         while tls.is_handshaking() {
@@ -67,11 +56,11 @@ impl Guard {
             send(&mut tls, &mut tcp)?;
         }
         if self.private {
-            return Ok(Guarded::Private(Box::new(Private { tls, tcp })));
+            return Ok(Stream::Private(Box::new(StreamOwned::new(tls, tcp))));
         }
         tls.writer().write_all(&[NOTHING])?;
         send(&mut tls, &mut tcp)?;
-        Ok(Guarded::Clear(tcp))
+        Ok(Stream::Plain(tcp))
     }
 }
 
@@ -104,56 +93,4 @@ fn receive(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A connection whose data are inside TLS.
-#[derive(Debug)]
-pub struct Private {
-    tls: ClientConnection,
-    tcp: TcpStream,
-}
-
-impl Private {
-    pub fn tcp(&self) -> &TcpStream {
-        &self.tcp
-    }
-
-    /// Says that nothing more will be written, by TCP alone: Globus takes the end of TLS for data.
-    pub fn finish(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.tcp.shutdown(Shutdown::Write)
-    }
-}
-
-impl Read for Private {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.tls.reader().read(into) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    send(&mut self.tls, &mut self.tcp)?;
-                    if self.tls.read_tls(&mut self.tcp)? == 0 {
-                        return Ok(0);
-                    }
-                    self.tls.process_new_packets().map_err(io::Error::other)?;
-                }
-                // Without TLS's own end: whoever reads knows how many bytes there are to be.
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                read => return read,
-            }
-        }
-    }
-}
-
-impl Write for Private {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send(&mut self.tls, &mut self.tcp)?;
-        let count = self.tls.writer().write(bytes)?;
-        // These bytes are taken: a failure shows with the next ones, or when they are flushed.
-        let _ = send(&mut self.tls, &mut self.tcp);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        send(&mut self.tls, &mut self.tcp)
-    }
 }

@@ -22,16 +22,14 @@ mod revoked;
 mod tests;
 mod trust;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 pub use context::{Context, refused};
-pub use credential::{Credential, Shown};
+pub use credential::Credential;
 pub use delegate::sign;
-pub use guard::{Guard, Guarded, Private};
+pub use guard::Guard;
 pub use lines::Lines;
 pub use trust::{Authorities, Refusal};
 
 /// Seconds since 1970.
 pub fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    jiff::Timestamp::now().as_second()
 }

@@ -33,52 +33,24 @@ pub struct Locked {
 #[derive(Debug)]
 enum Kind {
     Pkcs8,
-    Traditional { is_rsa: bool, cipher: Cipher, iv: Vec<u8> },
+    Traditional { is_rsa: bool, cipher: &'static Cipher, iv: Vec<u8> },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cipher {
-    Aes128,
-    Aes192,
-    Aes256,
-    TripleDes,
-}
+/// A cipher of OpenSSL's own form: its name, bytes of the key and of a block, and how it decrypts.
+type Cipher = (&'static str, usize, usize, fn(&[u8], &[u8], &[u8]) -> Option<Zeroizing<Vec<u8>>>);
 
-impl Cipher {
-    fn of(name: &str) -> Option<Cipher> {
-        Some(match name {
-            "AES-128-CBC" => Cipher::Aes128,
-            "AES-192-CBC" => Cipher::Aes192,
-            "AES-256-CBC" => Cipher::Aes256,
-            "DES-EDE3-CBC" => Cipher::TripleDes,
-            _ => return None,
-        })
-    }
+const CIPHERS: [Cipher; 4] = [
+    ("AES-128-CBC", 16, 16, decrypt::<Decryptor<Aes128>>),
+    ("AES-192-CBC", 24, 16, decrypt::<Decryptor<Aes192>>),
+    ("AES-256-CBC", 32, 16, decrypt::<Decryptor<Aes256>>),
+    ("DES-EDE3-CBC", 24, 8, decrypt::<Decryptor<TdesEde3>>),
+];
 
-    /// Bytes of the key and of a block.
-    fn sizes(self) -> (usize, usize) {
-        match self {
-            Cipher::Aes128 => (16, 16),
-            Cipher::Aes192 => (24, 16),
-            Cipher::Aes256 => (32, 16),
-            Cipher::TripleDes => (24, 8),
-        }
-    }
-
-    fn decrypt(self, key: &[u8], iv: &[u8], bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        fn with<D: KeyIvInit + BlockModeDecrypt>(key: &[u8], iv: &[u8], bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-            let mut buffer = Zeroizing::new(bytes.to_vec());
-            let end = D::new_from_slices(key, iv).ok()?.decrypt_padded::<Pkcs7>(&mut buffer).ok()?.len();
-            buffer.truncate(end);
-            Some(buffer)
-        }
-        match self {
-            Cipher::Aes128 => with::<Decryptor<Aes128>>(key, iv, bytes),
-            Cipher::Aes192 => with::<Decryptor<Aes192>>(key, iv, bytes),
-            Cipher::Aes256 => with::<Decryptor<Aes256>>(key, iv, bytes),
-            Cipher::TripleDes => with::<Decryptor<TdesEde3>>(key, iv, bytes),
-        }
-    }
+fn decrypt<D: KeyIvInit + BlockModeDecrypt>(key: &[u8], iv: &[u8], bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let mut buffer = Zeroizing::new(bytes.to_vec());
+    let end = D::new_from_slices(key, iv).ok()?.decrypt_padded::<Pkcs7>(&mut buffer).ok()?.len();
+    buffer.truncate(end);
+    Some(buffer)
 }
 
 /// Why an encrypted key cannot be opened by any passphrase.
@@ -110,8 +82,9 @@ impl Locked {
             "ENCRYPTED" => Kind::Pkcs8,
             "RSA" | "EC" if header("Proc-Type").is_some_and(|kind| kind.ends_with("ENCRYPTED")) => {
                 let (name, iv) = header("DEK-Info").and_then(|value| value.split_once(',')).ok_or(Unusable::Damaged)?;
-                let cipher = Cipher::of(name.trim()).ok_or_else(|| Unusable::Cipher(name.trim().to_string()))?;
-                let iv = unhex(iv.trim()).filter(|iv| iv.len() == cipher.sizes().1).ok_or(Unusable::Damaged)?;
+                let cipher = CIPHERS.iter().find(|(known, ..)| *known == name.trim());
+                let cipher = cipher.ok_or_else(|| Unusable::Cipher(name.trim().to_string()))?;
+                let iv = unhex(iv.trim()).filter(|iv| iv.len() == cipher.2).ok_or(Unusable::Damaged)?;
                 Kind::Traditional { is_rsa: label.trim() == "RSA", cipher, iv }
             }
             _ => return Err(Unusable::Plain),
@@ -131,8 +104,8 @@ impl Locked {
                 Some(Zeroizing::new(opened.as_bytes().to_vec()))
             }
             Kind::Traditional { cipher, iv, .. } => {
-                let key = derived(passphrase, &iv[..8], cipher.sizes().0);
-                let opened = cipher.decrypt(&key, iv, &self.content)?;
+                let (_, length, _, decrypt) = cipher;
+                let opened = decrypt(&derived(passphrase, &iv[..8], *length), iv, &self.content)?;
                 // The padding may be right by chance; the key inside is a sequence of this length.
                 let mut reader = Reader(&opened);
                 reader.take(SEQUENCE).filter(|_| reader.is_empty())?;
@@ -151,10 +124,7 @@ impl Locked {
     }
 
     /// Asks at the terminal for the passphrase of the key in this file.
-    ///
-    /// # Errors
-    ///
-    /// `Denied` without a terminal, and after three wrong ones.
+    /// Error: `Denied` without a terminal, and after three wrong ones.
     pub fn ask(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>> {
         let denied = |words: &str| Error::new(ErrorKind::Denied, OP).at(path.as_os_str().as_encoded_bytes()).because(words);
         let nobody = || {

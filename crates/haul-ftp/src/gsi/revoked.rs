@@ -1,7 +1,7 @@
 //! Lists of revoked certificates (RFC 5280, section 5), of version 1 too, which webpki does not read.
 
-use super::certificate::{Certificate, time, verify_signature};
-use super::der::{self, Reader};
+use super::certificate::{Certificate, time};
+use super::der::{self, Reader, Signed};
 
 /// One list, read as far as its issuer: most of a directory's lists are never needed.
 #[derive(Debug)]
@@ -29,9 +29,7 @@ pub enum Why {
 
 /// What is needed of a list.
 struct Parsed<'a> {
-    signed: &'a [u8],
-    algorithm: &'a [u8],
-    signature: &'a [u8],
+    whole: Signed<'a>,
     issuer: &'a [u8],
     until: Option<i64>,
     entries: Reader<'a>,
@@ -39,11 +37,8 @@ struct Parsed<'a> {
 
 impl Parsed<'_> {
     fn of(bytes: &[u8]) -> Option<Parsed<'_>> {
-        let mut whole = Reader(bytes).inside(der::SEQUENCE)?;
-        let signed = whole.take(der::SEQUENCE)?;
-        let algorithm = whole.inside(der::SEQUENCE)?.take(der::OBJECT)?.content;
-        let signature = der::bits(whole.take(der::BIT_STRING)?.content)?;
-        let mut fields = Reader(signed.content);
+        let whole = Signed::parse(bytes)?;
+        let mut fields = Reader(whole.signed.content);
         // Version 1 does not say so.
         let _ = fields.take(der::INTEGER);
         fields.take(der::SEQUENCE)?;
@@ -52,7 +47,7 @@ impl Parsed<'_> {
         let ends = matches!(fields.peek(), Some(der::UTC_TIME | der::GENERALIZED_TIME));
         let until = if ends { Some(time(&mut fields)?) } else { None };
         let entries = fields.inside(der::SEQUENCE).unwrap_or(Reader(&[]));
-        Some(Parsed { signed: signed.whole, algorithm, signature, issuer, until, entries })
+        Some(Parsed { whole, issuer, until, entries })
     }
 
     /// `None` for what is no list.
@@ -88,7 +83,7 @@ impl Revoked {
         let lists = self.lists.iter().filter(|list| list.issuer == certificate.issuer).filter_map(|list| Parsed::of(&list.bytes));
         let states = lists.map(|list| {
             let mut signers = self.authorities.iter().chain(chain).filter(|signer| signer.subject == certificate.issuer);
-            if !signers.any(|signer| verify_signature(&signer.key, list.algorithm, list.signed, list.signature)) {
+            if !signers.any(|signer| list.whole.is_by(&signer.key)) {
                 return Some(Why::Forged);
             }
             let is_old = list.until.is_some_and(|until| now > until);

@@ -11,7 +11,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore, SignatureScheme};
 
-use super::certificate::{Certificate, SCHEMES, verify_handshake};
+use super::certificate::Certificate;
+use super::der::is_handshake_by;
 use super::policy::Policies;
 use super::revoked::{Revoked, Why};
 use haul_net::http_client::Environment;
@@ -54,10 +55,7 @@ pub struct Authorities {
 impl Authorities {
     /// From the directory that `X509_CERT_DIR` names, `~/.globus/certificates` or `/etc/grid-security/certificates`: certificates in
     /// files `HASH.N`, lists of revoked ones in `HASH.rN`, and `HASH.signing_policy`.
-    ///
-    /// # Errors
-    ///
-    /// `Denied` where there is no such directory, or no authority in it.
+    /// Error: `Denied` where there is no such directory, or no authority in it.
     pub fn read(environment: &Environment, print: &dyn Fn(&str)) -> Result<Authorities> {
         let usual = [environment.home().map(|home| home.join(".globus/certificates")), Some("/etc/grid-security/certificates".into())];
         let named = environment.get("X509_CERT_DIR").map(PathBuf::from);
@@ -259,7 +257,7 @@ fn verify_signed(
     signed: &DigitallySignedStruct,
 ) -> std::result::Result<HandshakeSignatureValid, TlsError> {
     let key = Certificate::parse(certificate).map(|certificate| certificate.key);
-    match key.is_some_and(|key| verify_handshake(&key, signed.scheme, message, signed.signature())) {
+    match key.is_some_and(|key| is_handshake_by(&key, signed.scheme, message, signed.signature())) {
         true => Ok(HandshakeSignatureValid::assertion()),
         false => Err(TlsError::InvalidCertificate(CertificateError::BadSignature)),
     }
@@ -296,6 +294,6 @@ impl ServerCertVerifier for Delegated {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        SCHEMES.to_vec()
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }
