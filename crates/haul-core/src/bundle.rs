@@ -9,7 +9,7 @@ use crate::entry::{Entry, MetaMask};
 use crate::error::Error;
 
 /// What came of putting a file, a link or a directory's attributes in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WriteOutcome {
     /// Attributes that were asked for and that the destination refused, perhaps with [`MetaMask::DENIED`].
     pub refused: MetaMask,

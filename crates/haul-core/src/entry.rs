@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use name::{Dir, Leaf, Name, check_leaf};
 pub use show::{show, show_text, unshown};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     File,
     Dir,
@@ -84,7 +84,7 @@ pub type TimeRange = (i64, i64);
 /// The version of a content; compared for equality only. `version` is the inode of a local file or a hash of an ETag. Neither
 /// ctime (chmod changes it: `Source::change` has it for the journal) nor the device number (nodes that mount one file system differ
 /// in it).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     pub size: u64,
     pub mtime: Time,
@@ -100,7 +100,7 @@ impl Stamp {
 }
 
 /// A set of attributes.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MetaMask(pub u16);
 
 impl MetaMask {

@@ -11,7 +11,7 @@ use crate::hint::Hint;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The class of a failure: what a caller, an exit code or a message may depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The thing named is not there.
@@ -89,7 +89,7 @@ impl fmt::Display for ErrorKind {
 }
 
 /// What the caller may do about an error. Decided where the error is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Remedy {
     None,
     /// The same call may work at once.

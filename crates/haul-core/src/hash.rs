@@ -4,7 +4,7 @@ use std::fmt;
 
 use md5::Digest as _;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Algorithm {
     Xxh128,
     Blake3,

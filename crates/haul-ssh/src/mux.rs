@@ -14,23 +14,21 @@ use haul_core::lock::lock;
 
 /// A wait checks this often that the connection is alive.
 pub const CHECK: Duration = Duration::from_millis(500);
-/// Without a check for this long nobody waited, or this process was stopped: what the peer sent may not have been read yet.
+/// Without a check for this long no thread waited, or this process was stopped: what the peer sent may not have been read yet.
 const UNCHECKED: Duration = Duration::from_secs(5);
 
 /// `R` is a reply. `H` is what a request holds until its last reply has come or the connection has ended.
 pub struct Mux<R, H = ()> {
     state: Mutex<MuxState<R, H>>,
     next: AtomicU32,
-    /// Set when the connection ends; whoever reads or writes it watches this, too.
+    /// Set when the connection ends; its reader and its writers check it.
     over: Arc<AtomicBool>,
     idle_timeout: Duration,
 }
 
 struct MuxState<R, H> {
     in_flight: HashMap<u32, (Arc<Slot<R>>, H)>,
-    /// Why the connection ended.
     over: Option<Error>,
-    /// When the peer was last heard.
     heard: Instant,
     checked: Instant,
 }
@@ -85,7 +83,6 @@ impl<R, H> Mux<R, H> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Why the connection ended.
     pub fn why_over(&self) -> Option<Error> {
         lock(&self.state).over.as_ref().map(Error::again)
     }
@@ -102,7 +99,6 @@ impl<R, H> Mux<R, H> {
         Request { id, slot }
     }
 
-    /// Notes that the peer has sent something.
     pub fn hear(&self) {
         lock(&self.state).heard = Instant::now();
     }
@@ -121,7 +117,7 @@ impl<R, H> Mux<R, H> {
             false => (state.in_flight.get(&id).map(|(slot, _)| slot.clone()), None),
         };
         drop(state);
-        // Released first: whoever gets the reply may count on that.
+        // Released before the reply is delivered.
         drop(held);
         slot.map(|slot| slot.push(reply)).is_some()
     }

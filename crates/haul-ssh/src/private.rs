@@ -1,5 +1,6 @@
-//! A place for sockets that nobody else can reach: control sockets of ssh, and those by which sessions join an agent.
+//! A place for sockets that no other user can reach, control sockets of ssh and those by which sessions join an agent; and names there.
 
+use std::hash::BuildHasher;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
@@ -16,4 +17,9 @@ pub fn private_directory() -> Option<PathBuf> {
         }
     }
     None
+}
+
+/// For a name that no other process has.
+pub fn unique() -> u64 {
+    std::collections::hash_map::RandomState::new().hash_one(std::process::id())
 }

@@ -28,7 +28,7 @@ pub struct Probe {
     pub file_system: Option<String>,
     /// Of the home directory: bytes in all, and those that this user may still use.
     pub bytes: Option<(u64, u64)>,
-    /// The same of inodes, where there is such a limit.
+    /// Inodes in all and free, where there is such a limit.
     pub inodes: Option<(u64, u64)>,
 }
 

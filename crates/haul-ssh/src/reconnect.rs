@@ -11,7 +11,6 @@ use haul_core::lock::lock;
 /// belongs to the failed call.
 const MOMENT: Duration = Duration::from_millis(90);
 
-/// The last failed attempt to connect to a host.
 #[derive(Debug, Default)]
 pub struct Reconnect(Mutex<Option<(Instant, Error)>>);
 

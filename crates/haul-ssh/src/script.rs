@@ -25,14 +25,11 @@ const SESSION: Duration = Duration::from_secs(30);
 /// A hash by whichever program is there, of standard input; 64 hexadecimal digits come first.
 pub(crate) const SHA256: &str = "{ sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } 2>/dev/null";
 
-/// What a script has said.
 #[derive(Debug)]
 pub struct Said {
-    /// Bytes that came before it.
     pub noise: usize,
     /// Word, what stands behind it, and when it came.
     pub lines: Vec<(String, String, SystemTime)>,
-    /// It has ended by itself.
     pub whole: bool,
 }
 
@@ -47,7 +44,6 @@ impl Said {
 pub struct Script {
     transport: Box<dyn Transport>,
     chunks: Receiver<(Vec<u8>, SystemTime)>,
-    /// Bytes that have gone to it.
     sent: Arc<AtomicU64>,
     heard: Heard,
 }

@@ -207,7 +207,7 @@ pub mod time_range {
 }
 
 /// What `reopen` reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Proof {
     /// The medium, past the page cache.
     Medium,

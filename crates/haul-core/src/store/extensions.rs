@@ -154,7 +154,7 @@ pub trait ObjectOptions {
 }
 
 /// What a number of an owner stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Who {
     User,
     Group,
@@ -182,7 +182,7 @@ pub struct Space {
 }
 
 /// A file system as a whole: see `statvfs(3)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Volume {
     /// Bytes in all, those that are free, and those of them that an unprivileged writer may use.
     pub size: u64,

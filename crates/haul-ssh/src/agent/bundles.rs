@@ -9,7 +9,6 @@ use haul_core::error::Result;
 use super::ops;
 use super::store::Remote;
 use super::wire::{Parser, protocol_error};
-use haul_core::bundle::items;
 
 /// Bytes of attributes that one request carries, about: a frame has an end.
 const REQUEST: usize = 2 << 20;
@@ -37,7 +36,14 @@ pub(super) fn batches<T>(things: &[T], weight: impl Fn(&T) -> usize) -> Vec<&[T]
     batches
 }
 
-/// Adds what the remote host spent.
+/// Adds a range of a buffer to those that are sent; ranges that follow each other are sent as one part.
+pub(super) fn add_run(runs: &mut Vec<Range<usize>>, at: &Range<usize>) {
+    match runs.last_mut() {
+        Some(last) if last.end == at.start => last.end = at.end,
+        _ => runs.push(at.clone()),
+    }
+}
+
 fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
     bundle.spent.reading += from.duration()?;
     bundle.spent.writing += from.duration()?;
@@ -46,27 +52,9 @@ fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
 }
 
 impl Remote {
-    pub(super) fn get_items(&self, bundle: &mut Bundle) {
-        let listed = items::listed(bundle);
-        if let Err(e) = self.get(bundle, &listed) {
-            items::fail_all(bundle, &listed, &e);
-        }
-    }
-
-    pub(super) fn put_items(&self, bundle: &mut Bundle) {
-        let read = items::read(bundle);
-        let batches: Vec<Vec<usize>> = batches(&read, |i| weight_of(&bundle.items[*i].entry)).into_iter().map(<[usize]>::to_vec).collect();
-        for read in batches {
-            if let Err(e) = self.put(bundle, &read) {
-                items::fail_all(bundle, &read, &e);
-            }
-        }
-    }
-
-    fn get(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {
+    pub(super) fn get(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {
         let mut to = self.root.request();
-        let how = u8::from(bundle.follow) | u8::from(bundle.past_caches) << 1;
-        to.mask(bundle.keep).byte(how).number(listed.len() as u64);
+        to.put((bundle.keep, bundle.follow, bundle.past_caches, listed.len()));
         let mut weight = 0;
         for i in listed {
             let entry = &bundle.items[*i].entry;
@@ -76,28 +64,22 @@ impl Remote {
         let answer = self.root.ask(ops::GET_BUNDLE, &to, &[], weight)?.wait()?;
         let mut from = answer.body();
         spent(bundle, &mut from)?;
-        let mut lengths = Vec::with_capacity(listed.len());
-        let mut outcomes = Vec::with_capacity(listed.len());
+        let mut results = Vec::with_capacity(listed.len());
         for i in listed {
             let name = bundle.items[*i].entry.name.clone();
-            let (entry, outcome, length) = match from.byte()? {
-                0 => {
-                    let entry = from.attributes(name)?;
-                    (Some(entry), Some(Outcome::Read), usize::try_from(from.number()?).unwrap_or(usize::MAX))
-                }
-                1 => (Some(from.attributes(name)?), None, 0),
+            results.push(match from.byte()? {
+                0 => (Some(from.attributes(name)?), Some(Outcome::Read), from.get()?),
+                1 => (Some(from.attributes(name)?), None, 0_usize),
                 _ => (None, Some(Outcome::Failed(from.error()?.on(&name))), 0),
-            };
-            lengths.push(length);
-            outcomes.push((entry, outcome));
+            });
         }
-        let sum = lengths.iter().try_fold(0_usize, |sum, length| sum.checked_add(*length));
+        let sum = results.iter().try_fold(0_usize, |sum, (.., length)| sum.checked_add(*length));
         if sum != Some(from.0.len()) {
             return Err(protocol_error("a bundle that is not as long as its files"));
         }
         let mut at = bundle.data.len();
         bundle.data.extend_from_slice(from.0);
-        for ((i, length), (entry, outcome)) in listed.iter().zip(lengths).zip(outcomes) {
+        for (i, (entry, outcome, length)) in listed.iter().zip(results) {
             let item = &mut bundle.items[*i];
             if let Some(entry) = entry {
                 item.entry = entry;
@@ -111,22 +93,15 @@ impl Remote {
         Ok(())
     }
 
-    fn put(&self, bundle: &mut Bundle, read: &[usize]) -> Result<()> {
+    pub(super) fn put(&self, bundle: &mut Bundle, read: &[usize]) -> Result<()> {
         let mut to = self.root.request();
-        to.mask(bundle.keep).flag(bundle.direct).flag(bundle.sync).number(read.len() as u64);
+        to.put((bundle.keep, bundle.direct, bundle.sync, read.len()));
         for i in read {
             let item = &bundle.items[*i];
-            to.entry(&item.entry).number((item.at.end - item.at.start) as u64);
+            to.entry(&item.entry).put(item.at.end - item.at.start);
         }
-        // What stands one behind the other in the buffer goes out as one part.
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for i in read {
-            let at = &bundle.items[*i].at;
-            match runs.last_mut() {
-                Some(last) if last.end == at.start => last.end = at.end,
-                _ => runs.push(at.clone()),
-            }
-        }
+        let mut runs = Vec::new();
+        read.iter().for_each(|i| add_run(&mut runs, &bundle.items[*i].at));
         let parts: Vec<&[u8]> = runs.into_iter().map(|run| &bundle.data[run]).collect();
         let weight = parts.iter().map(|part| part.len() as u64).sum();
         let answer = self.root.ask(ops::PUT_BUNDLE, &to, &parts, weight)?.wait()?;
@@ -134,10 +109,7 @@ impl Remote {
         spent(bundle, &mut from)?;
         for i in read {
             let item = &mut bundle.items[*i];
-            item.outcome = match from.byte()? {
-                0 => Outcome::Written(from.landed()?),
-                _ => Outcome::Failed(from.error()?.on(&item.entry.name)),
-            };
+            item.outcome = from.result()?.map_or_else(|e| Outcome::Failed(e.on(&item.entry.name)), Outcome::Written);
         }
         Ok(())
     }

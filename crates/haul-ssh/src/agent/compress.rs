@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::Result;
 
-use super::frame::{Frame, HEAD, LONGEST, Output};
+use super::frame::{Frame, HEAD, LONGEST, Output, head};
 use super::wire::protocol_error;
 
 /// A flag of a frame's kind: the body is one zstd frame.
 pub const COMPRESSED: u8 = 0x80;
 /// zstd's level: the fastest of those that have a table for repeats.
 const LEVEL: i32 = 1;
-/// Shorter frames are not compressed.
 const LEAST: usize = 512;
 /// Frames that are compressed before it is decided.
 const TRIAL: u32 = 16;
@@ -35,9 +34,7 @@ pub struct Compressing {
 #[derive(Debug, Default)]
 struct Trial {
     frames: u32,
-    /// Frames still to be sent uncompressed.
     rest: u32,
-    /// How long the last rest was.
     last_rest: u32,
     spent: Duration,
     before: u64,
@@ -135,8 +132,7 @@ pub fn open(frame: Frame) -> Result<Frame> {
     if frame.kind & COMPRESSED == 0 {
         return Ok(frame);
     }
-    let mut bytes = vec![frame.kind & !COMPRESSED];
-    bytes.extend_from_slice(&frame.id.to_be_bytes());
+    let mut bytes = head(frame.kind & !COMPRESSED, frame.id).to_vec();
     let content = zstd::bulk::decompress(frame.body().0, LONGEST).map_err(|_| protocol_error("a frame that cannot be decompressed"))?;
     bytes.extend_from_slice(&content);
     Frame::new(bytes)

@@ -1,8 +1,8 @@
 //! Data connections of the local side: how they are made.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use super::ops;
 use super::options::{Direct, DirectOutcome, Reachable};
 use super::session::{Client, Session};
 use super::tls::Fingerprint;
-use super::wire::{Writer, protocol_error};
+use super::wire::pack;
 use crate::link_saturation::NEAR;
 use haul_core::lock::lock;
 use haul_net::tcp;
@@ -41,7 +41,6 @@ pub struct Failures {
 const ROUNDS: u32 = 2;
 const FORGIVEN: Duration = Duration::from_secs(3600);
 
-/// How data connections are made.
 #[derive(Clone, Copy, Debug)]
 pub enum DataRoute {
     /// Not tried yet; with the port on which the remote end listens, if it was asked to.
@@ -61,10 +60,7 @@ pub const DATA_NEAR: usize = 2;
 /// The request to listen for `count` connections of the end with this key; with none the port is closed. It may go out with the
 /// greeting.
 pub fn to_listen(own: Fingerprint, ports: Ports, count: usize) -> Vec<u8> {
-    let (low, high) = ports.unwrap_or((0, 0));
-    let mut to = Writer::new();
-    to.bytes(&own.0).number(low.into()).number(high.into()).number(count as u64);
-    to.out
+    pack((own, ports, count))
 }
 
 /// Where the remote end listens, and for how many connections: fewer than were asked for, if its site allows no more.
@@ -76,9 +72,8 @@ pub struct Listening {
 
 impl Listening {
     pub fn of(answer: &Frame) -> Result<Listening> {
-        let mut from = answer.body();
-        let port = u16::try_from(from.number()?).map_err(|_| protocol_error("an impossible port"))?;
-        Ok(Listening { port, count: from.count_of()? })
+        let (port, count) = answer.body().get()?;
+        Ok(Listening { port, count })
     }
 }
 
@@ -86,7 +81,7 @@ fn unknown_address() -> Error {
     Error::new(ErrorKind::Unsupported, "connect").because("the host does not report its own address")
 }
 
-/// Whether the network let no connection through, as opposed to: nobody listened or was asked.
+/// Whether the network blocked the connection; else there was no listener, or none was asked for.
 fn is_network_failure(e: &Error) -> bool {
     e.op() != direct::LISTEN && e.kind() != ErrorKind::Unsupported
 }
@@ -131,7 +126,6 @@ impl Session {
         true
     }
 
-    /// The first connections, by the first route on which one can be made.
     fn try_routes(self: &Arc<Self>, direct: &Direct, listening: Option<Listening>) {
         let count = match self.fixed.load(Ordering::Relaxed) {
             0 => DATA,
@@ -158,12 +152,9 @@ impl Session {
         self.set_route(route);
     }
 
-    /// The key of the remote end.
     fn remote_key(&self) -> Result<Fingerprint> {
-        self.remote.fingerprint.ok_or_else(|| {
-            let e = Error::new(ErrorKind::Unsupported, "connect");
-            e.because(format!("haul {} on the remote host is too old for data connections by TLS", self.remote.haul))
-        })
+        let no_key = || Error::new(ErrorKind::Unsupported, "connect").because("the remote system gives no random numbers");
+        self.remote.fingerprint.ok_or_else(no_key)
     }
 
     /// The address at which the remote end can be reached.
@@ -199,25 +190,12 @@ impl Session {
             }
             self.add(direct::secure(stream, config.clone(), IDLE_TIMEOUT)?, IDLE_TIMEOUT).map(|()| true)
         };
-        let (made, failed) = (AtomicUsize::new(0), Mutex::new(None));
-        std::thread::scope(|scope| {
-            for index in 0..count {
-                let (connect, made, failed) = (&connect, &made, &failed);
-                let one = move || match connect(index) {
-                    Ok(new) => _ = made.fetch_add(usize::from(new), Ordering::Relaxed),
-                    Err(e) => _ = lock(failed).get_or_insert(e),
-                };
-                // Without the thread there is one connection less.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, one);
-            }
-        });
-        let made = made.into_inner();
+        let (made, failed) = direct::connect_all(count, connect);
         if made < listening.count {
             // The port is not needed any more. It closes by itself, too.
             let close = to_listen(self.identity()?.fingerprint, None, 0);
             let _ = self.control.ask(ops::TLS_LISTEN, &[&close], 0).and_then(Ticket::wait);
         }
-        let failed = failed.into_inner().unwrap_or_default();
         if made == 0 { Err(failed.unwrap_or_else(|| lost("it cannot be reached"))) } else { Ok(()) }
     }
 
@@ -251,10 +229,8 @@ impl Session {
 
     /// Has the remote end connect; how many connections it made.
     pub(super) fn call_back(&self, at: SocketAddr, count: usize) -> Result<usize> {
-        let mut to = Writer::new();
-        to.bytes(&self.identity()?.fingerprint.0).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
-        to.number(count as u64);
-        self.control.ask(ops::TLS_CONNECT, &[&to.out], 0).and_then(Ticket::wait)?.body().count_of()
+        let request = pack((self.identity()?.fingerprint, at, count));
+        self.control.ask(ops::TLS_CONNECT, &[&request], 0).and_then(Ticket::wait)?.body().get()
     }
 
     /// Has the remote end connect so many times. Fails where not one connection could be made.

@@ -3,25 +3,23 @@
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::lock::lock;
 use rustls::{ClientConfig, ServerConfig};
 
-use super::frame::{Frame, HEAD, Input, LONGEST, Output, length, lost};
+use super::frame::{self, Frame, HEAD, Input, Output, lost, prefix};
 use super::link::{IDLE_TIMEOUT, Transport};
 use super::tls::{self, RecordReader, RecordWriter};
-use super::wire::protocol_error;
 use crate::bounded::Bounded;
 use haul_net::tcp::{tcp_info, widen};
 
-/// How long one attempt to open a connection may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
 /// The operation of an error when no port could be listened on.
 pub const LISTEN: &str = "listen";
-/// How long the handshake of one connection may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long a port stays open for the connections that it was opened for.
 pub const LISTENING: Duration = Duration::from_secs(30);
@@ -42,7 +40,7 @@ struct EncryptedInput {
 
 impl Output for EncryptedOutput {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
-        let prefix = u32::try_from(length(parts)).map_err(|_| io::ErrorKind::InvalidInput)?.to_be_bytes();
+        let prefix = prefix(parts)?;
         let all: Vec<&[u8]> = [&prefix[..], &head].into_iter().chain(parts.iter().copied()).collect();
         self.records.write(&mut self.to, &all)
     }
@@ -53,7 +51,7 @@ impl Output for EncryptedOutput {
 }
 
 impl EncryptedInput {
-    /// Some of what comes next, `most` bytes at the most; nothing at the end.
+    /// Appends some of what comes next, `most` bytes at the most; nothing at the end.
     fn take(&mut self, most: usize, into: &mut Vec<u8>) -> Result<usize> {
         let content = match self.records.content(&mut self.from) {
             // No byte of it is used, so nothing is corrupt: it is lost with its connection.
@@ -65,34 +63,11 @@ impl EncryptedInput {
         self.records.taken(count);
         Ok(count)
     }
-
-    /// `count` more bytes; `false` if there is nothing any more.
-    fn take_all(&mut self, count: usize, into: &mut Vec<u8>) -> Result<bool> {
-        let before = into.len();
-        while into.len() - before < count {
-            if self.take(count - (into.len() - before), into)? == 0 {
-                return if into.is_empty() { Ok(false) } else { Err(lost("it ended in the middle of a frame")) };
-            }
-        }
-        Ok(true)
-    }
 }
 
 impl Input for EncryptedInput {
     fn receive(&mut self) -> Result<Option<Frame>> {
-        let mut prefix = Vec::with_capacity(4);
-        if !self.take_all(4, &mut prefix)? {
-            return Ok(None);
-        }
-        let length = prefix.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-        if !(HEAD..=LONGEST).contains(&length) {
-            return Err(protocol_error("a frame of an impossible length"));
-        }
-        let mut bytes = Vec::with_capacity(length);
-        if !self.take_all(length, &mut bytes)? {
-            return Err(lost("it ended in the middle of a frame"));
-        }
-        Frame::new(bytes).map(Some)
+        frame::receive(&mut |most, into| self.take(most, into))
     }
 }
 
@@ -113,7 +88,6 @@ pub struct EncryptedLink {
     pub over: Arc<AtomicBool>,
     /// For what the kernel knows of it.
     pub socket: TcpStream,
-    /// The cipher suite that the two ends agreed on.
     pub suite: String,
 }
 
@@ -177,6 +151,23 @@ pub fn connect(at: SocketAddr, config: Arc<ClientConfig>, idle_timeout: Duration
     secure(open(at)?.0, config, idle_timeout)
 }
 
+/// Makes `count` connections at the same time by `one`, which returns whether it is to be kept; how many are, and the first error.
+pub fn connect_all(count: usize, one: impl Fn(usize) -> Result<bool> + Sync) -> (usize, Option<Error>) {
+    let (made, failed) = (AtomicUsize::new(0), Mutex::new(None));
+    std::thread::scope(|scope| {
+        for index in 0..count {
+            let (one, made, failed) = (&one, &made, &failed);
+            let connect = move || match one(index) {
+                Ok(new) => _ = made.fetch_add(usize::from(new), Ordering::Relaxed),
+                Err(e) => _ = lock(failed).get_or_insert(e),
+            };
+            // Without the thread there is one connection less.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, connect);
+        }
+    });
+    (made.into_inner(), failed.into_inner().unwrap_or_default())
+}
+
 /// A port on which one other machine may connect, for a while.
 pub struct Listener {
     listener: TcpListener,
@@ -215,7 +206,7 @@ impl Listener {
     }
 
     /// Accepts connections on a thread of its own, until there are as many as are wanted, it is over, or its time has passed;
-    /// then the port is closed. The handshake of each is done on another thread, so that a silent stranger blocks nobody.
+    /// then the port is closed. The handshake of each is done on another thread, so that a silent stranger blocks no other.
     pub fn accept_on_thread(
         self,
         until: Until<impl Fn() -> bool + Send + 'static>,

@@ -19,7 +19,6 @@ use super::options::Reachable;
 use super::wire::protocol_error;
 use haul_core::lock::lock;
 
-/// One attempt to make a data connection.
 #[derive(Debug)]
 pub struct Attempt {
     /// The address of the listening end, as far as it was known.
@@ -27,7 +26,6 @@ pub struct Attempt {
     pub took: Duration,
     /// Bytes that went through it, both directions together; `None` where no connection could be made.
     pub moved: Option<u64>,
-    /// The cipher suite that was agreed on.
     pub suite: Option<String>,
     pub failed: Option<Error>,
 }
@@ -54,7 +52,6 @@ impl Attempt {
 }
 
 impl Host {
-    /// What the remote haul said of itself.
     pub fn remote(&self) -> Result<RemoteInfo> {
         Ok(self.client.session()?.remote.clone())
     }
@@ -138,7 +135,7 @@ impl Host {
             let closed = Arc::new(AtomicBool::new(false));
             let close = closed.clone();
             let each = move |link| {
-                // Nobody may wait for it any more.
+                // The receiver may have given up.
                 let _ = lock(&send).send(link);
             };
             let over = move || close.load(Ordering::Relaxed);

@@ -14,9 +14,7 @@ pub const LONGEST: usize = (4 << 20) + (64 << 10);
 pub mod kind {
     /// The whole answer, or the last part of it.
     pub const DONE: u8 = 1;
-    /// A part of an answer.
     pub const MORE: u8 = 2;
-    /// An error as the answer.
     pub const FAILED: u8 = 3;
     /// It has no id.
     pub const HEARTBEAT: u8 = 4;
@@ -79,19 +77,8 @@ pub struct Plain<T>(pub T);
 
 impl Output for Plain<Bounded> {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
-        let prefix = u32::try_from(length(parts)).map_err(|_| io::ErrorKind::InvalidInput)?.to_be_bytes();
-        let slices = [&prefix[..], &head].into_iter().chain(parts.iter().copied());
-        let mut slices: Vec<io::IoSlice<'_>> = slices.map(io::IoSlice::new).collect();
-        let mut left = &mut slices[..];
-        while !left.is_empty() {
-            match self.0.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => io::IoSlice::advance_slices(&mut left, count),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        self.0.flush()
+        let prefix = prefix(parts)?;
+        write_all(&mut self.0, [&prefix[..], &head].into_iter().chain(parts.iter().copied()))
     }
 
     fn is_ready(&self) -> bool {
@@ -101,25 +88,57 @@ impl Output for Plain<Bounded> {
 
 impl<T: Read + Send> Input for Plain<T> {
     fn receive(&mut self) -> Result<Option<Frame>> {
-        let mut length = [0; 4];
-        match self.0.read(&mut length[..1]) {
-            Ok(0) => return Ok(None),
-            Ok(_) => {}
-            Err(e) => return Err(lost(&e.to_string())),
-        }
-        self.0.read_exact(&mut length[1..]).map_err(|_| lost("it ended in the middle of a frame"))?;
-        let length = u32::from_be_bytes(length) as usize;
-        if !(HEAD..=LONGEST).contains(&length) {
-            return Err(protocol_error("a frame of an impossible length"));
-        }
-        let mut bytes = Vec::with_capacity(length);
-        let read = (&mut self.0).take(length as u64).read_to_end(&mut bytes);
-        match read {
-            Ok(count) if count == length => Frame::new(bytes).map(Some),
-            Ok(_) => Err(lost("it ended in the middle of a frame")),
-            Err(e) => Err(lost(&e.to_string())),
+        receive(&mut |most, into| (&mut self.0).take(most as u64).read_to_end(into).map_err(|e| lost(&e.to_string())))
+    }
+}
+
+/// What stands in front of a frame with these parts.
+pub fn prefix(parts: &[&[u8]]) -> io::Result<[u8; 4]> {
+    u32::try_from(length(parts)).map(u32::to_be_bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Writes the slices, one behind the other, by as few calls as possible.
+pub fn write_all<'a>(to: &mut dyn Write, slices: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+    let mut slices: Vec<io::IoSlice<'_>> = slices.map(io::IoSlice::new).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match to.write_vectored(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => io::IoSlice::advance_slices(&mut left, count),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
     }
+    to.flush()
+}
+
+/// Appends up to so many bytes of what comes next and returns how many; 0 at the end.
+type Take<'a> = dyn FnMut(usize, &mut Vec<u8>) -> Result<usize> + 'a;
+
+/// The next frame; `None` at the end.
+pub fn receive(take: &mut Take<'_>) -> Result<Option<Frame>> {
+    let mut prefix = Vec::with_capacity(4);
+    if !take_all(take, 4, &mut prefix)? {
+        return Ok(None);
+    }
+    let length = prefix.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    if !(HEAD..=LONGEST).contains(&length) {
+        return Err(protocol_error("a frame of an impossible length"));
+    }
+    let mut bytes = Vec::with_capacity(length);
+    if take_all(take, length, &mut bytes)? { Frame::new(bytes).map(Some) } else { Err(lost(CUT)) }
+}
+
+const CUT: &str = "it ended in the middle of a frame";
+
+/// `false` if nothing comes any more.
+fn take_all(take: &mut Take<'_>, count: usize, into: &mut Vec<u8>) -> Result<bool> {
+    while into.len() < count {
+        if take(count - into.len(), into)? == 0 {
+            return if into.is_empty() { Ok(false) } else { Err(lost(CUT)) };
+        }
+    }
+    Ok(true)
 }
 
 pub fn lost(reason: &str) -> Error {

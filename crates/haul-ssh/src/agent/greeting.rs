@@ -11,12 +11,13 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
+use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, Input, Output, Plain, head, kind};
 use super::link::{IDLE_TIMEOUT, Link, Transport, Window};
 use super::ops;
 use super::tls::Fingerprint;
-use super::wire::{Writer, protocol_error};
+use super::wire::{pack, printable, protocol_error};
 use crate::bounded::Bounded;
 
 /// Standard input and output of a program that is connected to the remote host.
@@ -32,12 +33,10 @@ impl Transport for Child {
     }
 }
 
-/// What the remote haul said of itself in the greeting.
-#[derive(Clone, Debug)]
+/// What the remote haul said of itself in the greeting, behind the version of the protocol.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoteInfo {
-    /// Of the protocol.
-    pub version: u64,
-    /// Of the remote haul.
+    /// The version of the program.
     pub haul: String,
     pub home: Vec<u8>,
     /// By which further sessions join it; empty where they cannot.
@@ -66,7 +65,6 @@ pub struct Greeted {
 /// What comes from the remote host, with a bound on every wait until the greeting is over.
 struct Greeting {
     fd: std::fs::File,
-    /// Bytes that were read behind the greeting.
     buffered: Vec<u8>,
     at: usize,
     until: Option<Instant>,
@@ -116,22 +114,19 @@ impl Greeting {
     fn find(&mut self, mark: &[u8], other: &[u8]) -> Result<Found> {
         let failed = |kind, reason: &str| Error::new(kind, "greet").because(reason.to_string());
         let (begun, bound) = (Instant::now(), self.until);
+        let speaking = || Some(bound.map_or(Instant::now() + SPEAKING, |bound| bound.min(Instant::now() + SPEAKING)));
         let mut program: Option<String> = None;
         loop {
             let all = &self.buffered;
             if let Some(at) = find(all, mark) {
                 self.at = at + mark.len();
                 // It answers the first request at once, and those about files when their file system does.
-                let most = Instant::now() + SPEAKING;
-                self.until = Some(bound.map_or(most, |bound| bound.min(most)));
+                self.until = speaking();
                 return Ok(Found::Agent);
             }
             if program.is_none() {
                 program = starting(all);
-                if program.is_some() {
-                    let most = Instant::now() + SPEAKING;
-                    self.until = Some(bound.map_or(most, |bound| bound.min(most)));
-                }
+                self.until = if program.is_some() { speaking() } else { self.until };
             }
             if let Some(at) = find(all, other) {
                 let rest = &all[at + other.len()..];
@@ -212,36 +207,29 @@ const NOT_THERE: &str = "no haul found on ";
 impl Greeted {
     /// Asks the remote haul to describe itself, and sends the early requests: one write, one round trip.
     pub fn new(pipes: Pipes, version: &str, compress: bool, timeout: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
-        let mut hello = Writer::new();
-        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(compress);
-        let mut asked: Vec<(u8, &[u8])> = vec![(ops::HELLO, &hello.out)];
+        let hello = pack((ops::VERSION, ops::VERSION, version, compress));
+        let mut asked: Vec<(u8, &[u8])> = vec![(ops::HELLO, &hello)];
         asked.extend(early.iter().map(|(kind, request)| (*kind, &request[..])));
         let mut greeted = Self::begin(pipes, timeout, &asked)?;
         let read = |frame: Frame| {
-            let mut from = frame.body();
-            Ok(RemoteInfo {
-                version: from.number()?,
-                haul: from.words()?,
-                home: from.bytes()?.to_vec(),
-                word: from.words().and_then(sound_word)?,
-                connection: from.words()?,
-                host: from.words()?,
-                machine: from.words()?,
-                boot: from.words()?,
-                fingerprint: from.bytes()?.try_into().ok().map(Fingerprint),
-            })
+            let spoken: u64 = frame.body().get()?;
+            if spoken != ops::VERSION {
+                let (_, haul): (u64, &str) = frame.body().get()?;
+                let e = Error::new(ErrorKind::Unsupported, "greet");
+                return Err(e.because(format!(
+                    "haul {} on the remote host speaks version {spoken} of the protocol, which haul {version} does not",
+                    printable(haul)
+                )));
+            }
+            let (_, mut remote): (u64, RemoteInfo) = frame.body().get()?;
+            for words in [&mut remote.haul, &mut remote.connection, &mut remote.host, &mut remote.machine, &mut remote.boot] {
+                *words = printable(words);
+            }
+            remote.word = sound_word(remote.word)?;
+            Ok(remote)
         };
         let hello = if greeted.early.is_empty() { Err(protocol_error("no greeting")) } else { greeted.early.remove(0) };
-        let known = |remote: &RemoteInfo| (ops::VERSIONS.0..=ops::VERSIONS.1).contains(&remote.version);
         match hello.and_then(read) {
-            Ok(remote) if !known(&remote) => {
-                greeted.transport.end();
-                let e = Error::new(ErrorKind::Unsupported, "greet");
-                Err(e.because(format!(
-                    "haul {} on the remote host speaks version {} of the protocol, which haul {version} does not",
-                    remote.haul, remote.version
-                )))
-            }
             Ok(remote) => {
                 greeted.remote = Some(remote);
                 Ok(greeted)
@@ -323,6 +311,11 @@ fn answers(from: &mut Plain<Greeting>, count: usize, until: Instant) -> Result<V
         });
     }
     Ok(answers.into_iter().flatten().collect())
+}
+
+/// The boot of this host: what is only in memory does not outlive it. Empty where it is not known.
+pub fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_string()).unwrap_or_default()
 }
 
 /// A pipe that a program reads or writes, as large as it may be: fewer switches between the two.

@@ -32,13 +32,12 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if let Some(file) = self.file() {
-            // Nobody waits for the answer.
+            // The answer is not waited for.
             let _ = file.ask(ops::CLOSE, 0, |to| to);
         }
     }
 }
 
-/// A file in the session in which it is open.
 #[derive(Clone)]
 pub(super) struct OpenFile {
     pub session: Arc<Session>,
@@ -48,8 +47,8 @@ pub(super) struct OpenFile {
 impl OpenFile {
     /// A request about this file: its number stands in front.
     pub fn request(&self, fill: impl FnOnce(&mut Writer) -> &mut Writer) -> Vec<u8> {
-        let mut to = Writer::new();
-        fill(to.number(self.number));
+        let mut to = Writer::default();
+        fill(to.put(self.number));
         to.out
     }
 

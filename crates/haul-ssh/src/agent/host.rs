@@ -1,14 +1,17 @@
 //! A host reached by its haul, before a directory of it is opened.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{AddressForm, Place};
+use serde::{Deserialize, Serialize};
 
 use super::direct::addresses;
 use super::frame::Frame;
+use super::greeting::boot;
 use super::link::Ticket;
 use super::listing::RootListing;
 use super::ops;
@@ -16,8 +19,7 @@ use super::options::SessionOptions;
 use super::root::Root;
 use super::session::{Client, Connect, Session};
 use super::store::Remote;
-use super::wire::{Writer, kind_from};
-use super::work::remote_work;
+use super::wire::{pack, printable};
 use haul_core::lock::lock;
 
 /// A host reached by its haul, before a directory of it is opened.
@@ -30,7 +32,7 @@ pub struct Host {
 }
 
 /// How a directory is to be opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootOptions {
     /// `-L`, for a source only: directories are reached through links, wherever they lead.
     pub follow: bool,
@@ -62,9 +64,7 @@ impl Host {
         };
         let mut asked = Vec::new();
         for (number, path) in [(1, path), (2, above)] {
-            let mut to = Writer::new();
-            to.bytes(path);
-            asked.push((ops::LOOK, to.out));
+            asked.push((ops::LOOK, pack(path)));
             asked.push((ops::ROOT, root_request(number, path, USUAL)));
         }
         let (client, answers) = Client::connect(connect, options, &asked)?;
@@ -76,7 +76,7 @@ impl Host {
         for (number, path) in [(1, path), (2, above)] {
             let path = crate::sftp::absolute(&home, path);
             if let Some(Ok(answer)) = answers.next() {
-                early.looks.insert(path.clone(), looked(&answer)?);
+                early.looks.insert(path.clone(), answer.body().get()?);
             }
             if let Some(Ok(answer)) = answers.next() {
                 early.roots.insert(path, (number, answer));
@@ -92,8 +92,8 @@ impl Host {
 
     /// Whether the remote haul runs under the boot of this machine.
     pub fn is_here(&self) -> bool {
-        let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        !here.is_empty() && self.client.session().is_ok_and(|session| session.remote.boot == here.trim())
+        let here = boot();
+        !here.is_empty() && self.client.session().is_ok_and(|session| session.remote.boot == here)
     }
 
     /// A path as the user writes it: relative to the home directory, which `~` is too.
@@ -106,19 +106,15 @@ impl Host {
         if let Some(kind) = lock(&self.early).looks.remove(path) {
             return Ok(kind);
         }
-        let mut to = Writer::new();
-        to.bytes(path);
-        looked(&self.client.session()?.ask_quick(ops::LOOK, &[&to.out])?)
+        self.client.session()?.ask_quick(ops::LOOK, &[&pack(path)])?.body().get()
     }
 
     /// Makes a directory at an absolute path, and with `parents` those above it. It is opened in the same round trip; where the remote
     /// haul gets to that first, it is opened again later.
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         *lock(&self.early) = Early::default();
-        let mut to = Writer::new();
-        to.bytes(path).flag(parents);
         let (session, number) = (self.client.session()?, self.client.number());
-        let made = session.ask(ops::MAKE_PATH, &[&to.out], 0)?;
+        let made = session.ask(ops::MAKE_PATH, &[&pack((path, parents))], 0)?;
         let opening = session.ask(ops::ROOT, &[&root_request(number, path, USUAL)], 0);
         made.wait()?;
         if let Ok(answer) = opening.and_then(Ticket::wait) {
@@ -151,15 +147,15 @@ impl Host {
         again: impl FnOnce(&[u8]) -> (u8, Vec<u8>),
     ) -> Result<Remote> {
         let mut from = answer.body();
-        let (real, fs_name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
-        let caps = from.caps()?;
-        let before = if from.0.is_empty() { None } else { Some((session.id, remote_work(&mut from)?)) };
+        let (real, fs_name, identity): (Vec<u8>, &str, _) = from.get()?;
+        let (fs_name, caps) = (printable(fs_name), from.caps()?);
+        let before = if from.0.is_empty() { None } else { Some((session.id, from.work()?)) };
         lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
         let (form, endpoint) = (AddressForm::Host, self.endpoint.clone());
         let place = Place { scheme: "ssh", form, endpoint, root: real.clone(), ..Place::default() };
         let opening = again(&real);
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
-        Ok(Remote { root, caps, place, fs_name, before, top: OnceLock::new(), listing: RootListing::default() })
+        Ok(Remote { root, caps, place, fs_name, before, listing: RootListing::default() })
     }
 }
 
@@ -174,24 +170,13 @@ impl Host {
         let (_, from) = addresses(&here.remote.connection).ok_or_else(unsupported)?;
         let (_, address) = addresses(&there.remote.connection).ok_or_else(unsupported)?;
         let (Some(reader), Some(read)) = (here.remote.fingerprint, there.remote.fingerprint) else { return Err(unsupported()) };
-        let mut to = Writer::new();
-        to.bytes(&reader.0).bytes(from.to_string().as_bytes());
-        let port = there.ask(ops::TLS_READER, &[&to.out], 0).and_then(Ticket::wait)?.body().number()?;
-        let mut to = Writer::new();
-        to.number(there.id).bytes(&read.0).bytes(address.to_string().as_bytes()).number(port);
-        here.ask(ops::TLS_LINK_PEER, &[&to.out], 0).and_then(Ticket::wait)?;
+        let port: u16 = there.ask(ops::TLS_READER, &[&pack((reader, from))], 0).and_then(Ticket::wait)?.body().get()?;
+        here.ask(ops::TLS_LINK_PEER, &[&pack((there.id, read, SocketAddr::new(address, port)))], 0).and_then(Ticket::wait)?;
         lock(&here.linked_peers).insert(there.id);
         Ok(())
     }
 }
 
-fn looked(answer: &Frame) -> Result<Option<Kind>> {
-    let mut from = answer.body();
-    if from.flag()? { kind_from(from.byte()?).map(Some) } else { Ok(None) }
-}
-
-pub(super) fn root_request(number: u64, path: &[u8], options: RootOptions) -> Vec<u8> {
-    let mut to = Writer::new();
-    to.number(number).bytes(path).flag(options.follow).flag(options.keep_dirlinks).flag(options.keep_modes);
-    to.out
+fn root_request(number: u64, path: &[u8], options: RootOptions) -> Vec<u8> {
+    pack((number, path, options))
 }

@@ -14,7 +14,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 
 use super::compress::{self, Compressing};
 use super::frame::{Frame, Input, LONGEST, Output, head, kind, length, lost};
-use super::wire::{Writer, protocol_error};
+use super::wire::{pack, protocol_error};
 use crate::mux::{self, Mux, unanswered};
 use haul_core::lock::lock;
 
@@ -46,7 +46,7 @@ impl Window {
     }
 
     /// Waits until so many more bytes may be in flight; a request larger than the window goes alone. The wait checks the links,
-    /// since nobody else may be waiting for an answer.
+    /// since no other thread may be waiting for an answer.
     fn enter(&self, weight: u64, over: &Link) {
         let began = Instant::now();
         let mut bytes = lock(&self.bytes);
@@ -98,11 +98,10 @@ impl Drop for InFlight {
 
 /// What carries a link and ends with it: the ssh that was started for it, a socket.
 pub trait Transport: Send {
-    /// Ends it now, so that whoever reads or writes it returns.
+    /// Ends it now, so that reads and writes return.
     fn end(&mut self);
 }
 
-/// The requesting end of one connection.
 pub struct Link {
     output: Mutex<Box<dyn Output>>,
     mux: Mux<Frame, InFlight>,
@@ -117,12 +116,6 @@ pub struct Link {
 pub struct Ticket {
     link: Arc<Link>,
     request: mux::Request<Frame>,
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("load", &self.load()).field("over", &self.is_over()).finish_non_exhaustive()
-    }
 }
 
 impl Link {
@@ -163,7 +156,6 @@ impl Link {
         Ok(link)
     }
 
-    /// Bytes that wait for their answers.
     pub fn load(&self) -> u64 {
         self.load.load(Ordering::Relaxed)
     }
@@ -172,7 +164,6 @@ impl Link {
         self.mux.is_over()
     }
 
-    /// Why it is over; `None` while it is not.
     pub fn why_over(&self) -> Option<Error> {
         self.mux.why_over()
     }
@@ -214,7 +205,6 @@ impl Link {
         Ok(Ticket { link: self.clone(), request })
     }
 
-    /// Sends what has no answer of its own.
     pub fn send(&self, kind: u8, id: u32, parts: &[&[u8]]) -> Result<()> {
         let sent = lock(&self.output).send(head(kind, id), parts);
         sent.map_err(|e| {
@@ -226,7 +216,7 @@ impl Link {
         })
     }
 
-    /// Ends the link: nothing of it can be used any more, and everybody who waits gets the reason.
+    /// Ends the link: it cannot be used any more, and every wait returns the reason.
     pub fn end(&self, why: Error) {
         self.mux.end(why);
         lock(&self.transport).end();
@@ -252,7 +242,6 @@ impl Ticket {
         self.link.mux.wait(&self.request, || self.link.end_silent())
     }
 
-    /// The link that the request was sent on.
     pub fn link(&self) -> &Arc<Link> {
         &self.link
     }
@@ -276,9 +265,7 @@ impl Ticket {
     pub fn credit(&self, parts: u64) -> Result<()> {
         // Without it in flight the last part has come.
         let _ = self.link.mux.update(self.request.id, |held| held.parts += parts);
-        let mut to = Writer::new();
-        to.number(parts);
-        self.link.send(kind::CREDIT, self.request.id, &[&to.out])
+        self.link.send(kind::CREDIT, self.request.id, &[&pack(parts)])
     }
 
     /// Ends an answer whose rest is not wanted.

@@ -1,9 +1,9 @@
-//! The listing of a root, requested together with its attributes: whoever looks at a root lists it next.
+//! The listing of a root, requested together with its attributes, since it is needed next.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use haul_core::entry::{Dir, MetaMask};
+use haul_core::entry::Dir;
 use haul_core::error::Result;
 use haul_core::lock::lock;
 
@@ -15,14 +15,12 @@ use super::root::Root;
 /// A listing that was requested longer ago is not used: the directory may have changed since.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A listing that was requested and that nobody has read.
 #[derive(Debug, Default)]
 pub(super) struct RootListing(Mutex<Option<(Instant, Ticket)>>);
 
-/// Requests the listing of a directory.
 pub(super) fn ask(root: &Root, dir: &Dir) -> Result<Ticket> {
     let mut to = root.request();
-    to.dir(dir).mask(MetaMask::NONE);
+    to.dir(dir);
     root.ask(ops::LIST, &to, &[], 0)
 }
 
@@ -35,7 +33,6 @@ impl RootListing {
         }
     }
 
-    /// The listing, once.
     pub fn take(&self) -> Option<Ticket> {
         let (asked, ticket) = lock(&self.0).take()?;
         if asked.elapsed() < FRESH && !ticket.link().is_over() {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, Result};
 use haul_core::store::Store;
+use serde::{Deserialize, Serialize};
 
 use super::data::DataRoute;
 use super::host::Host;
@@ -14,11 +15,10 @@ use super::link::Ticket;
 use super::ops;
 use super::session::Session;
 use super::store::Remote;
-use super::wire::Writer;
+use super::wire::pack;
 use haul_core::lock::lock;
 
-/// A generated root of the remote host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MadeUp {
     /// So many directories with so many files in each, of so many bytes each, which cost nothing to read.
     Source { dirs: u64, files: u64, size: u64 },
@@ -47,11 +47,10 @@ pub trait Measuring: fmt::Debug + Send + Sync {
 }
 
 /// A reading of processor times; the difference of two is a load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Of a monotonic clock.
     pub at: Duration,
-    /// Processor time of this process.
     pub own: Duration,
     /// Of the ssh programs that this process has started and of the ssh server below which it runs.
     pub ssh: Duration,
@@ -62,7 +61,7 @@ pub struct Load {
 }
 
 /// What the sinks of the remote haul have taken since it began, and the load of its machine, by its clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub bytes: u64,
     pub files: u64,
@@ -80,12 +79,7 @@ impl Pending {
     }
 
     pub fn wait(self) -> Result<Tally> {
-        let answer = self.0.wait()?;
-        let mut from = answer.body();
-        let at = from.duration()?;
-        let (bytes, files) = (from.number()?, from.number()?);
-        let (own, ssh, busy, all) = (from.duration()?, from.duration()?, from.duration()?, from.duration()?);
-        Ok(Tally { bytes, files, load: Load { at, own, ssh, busy, all, processors: from.number()? } })
+        self.0.wait()?.body().get()
     }
 }
 
@@ -97,14 +91,9 @@ impl Host {
     pub fn open_made_up(&self, what: MadeUp) -> Result<Remote> {
         let session = self.client.session()?;
         let number = self.client.number();
-        let mut to = Writer::new();
-        to.number(number);
-        match what {
-            MadeUp::Source { dirs, files, size } => to.byte(0).number(dirs).number(files).number(size),
-            MadeUp::Sink => to.byte(1),
-        };
-        let answer = session.ask_quick(ops::MADE_UP, &[&to.out])?;
-        self.opened(&session, number, &answer, |_| (ops::MADE_UP, to.out))
+        let request = pack((number, what));
+        let answer = session.ask_quick(ops::MADE_UP, &[&request])?;
+        self.opened(&session, number, &answer, |_| (ops::MADE_UP, request))
     }
 
     /// Sends data over so many links from now on, as far as they can be made: data connections where those work, else ssh
@@ -140,7 +129,6 @@ impl Host {
         Streams { links: links.min(most.max(1)), direct }
     }
 
-    /// Asks without waiting.
     pub fn ask_tally(&self) -> Result<Pending> {
         self.client.session()?.control.ask(ops::TALLY, &[], 0).map(Pending)
     }
@@ -159,11 +147,9 @@ impl Host {
 
     /// How long one question that is answered at once takes.
     pub fn ping(&self) -> Result<Duration> {
-        let mut to = Writer::new();
-        to.bytes(b"/");
         let session = self.client.session()?;
         let begun = Instant::now();
-        session.ask_quick(ops::LOOK, &[&to.out])?;
+        session.ask_quick(ops::LOOK, &[&pack(&b"/"[..])])?;
         Ok(begun.elapsed())
     }
 

@@ -1,10 +1,10 @@
-//! Requests between two hauls. The numbers are the protocol's, and never change their meaning.
-//!
-//! Arguments and answers are described where they are written and read: `store`, `source` and `sink` on the local side,
-//! `server` on the other.
+//! Requests between two hauls. Arguments and answers are described where they are written and read: `store`, `source` and `sink` on
+//! the local side, `server` on the other.
 
-/// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (6, 6);
+/// The version of the protocol. Both ends speak the same: haul installs itself on the remote host. Whatever else changes,
+/// [`HELLO`] begins with the first and the last version that the requesting end speaks, and with its program's version in words;
+/// the answer to it with the version that is spoken and the remote program's.
+pub const VERSION: u64 = 7;
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
 /// What the remote shell prints in front of the program that it is about to become.
@@ -46,13 +46,12 @@ pub const REMOVE: u8 = 46;
 pub const RENAME: u8 = 47;
 pub const DIGEST: u8 = 48;
 pub const SETTLE: u8 = 49;
-pub const SPACE: u8 = 50;
 pub const FORGET: u8 = 51;
 pub const SIGNATURE: u8 = 54;
 pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;
-pub const LINK_FROM: u8 = 60;
+pub const TAKE: u8 = 60;
 /// A generated root: see `server/made.rs`.
 pub const MADE_UP: u8 = 61;
 /// What the generated sinks of the remote host have received, and the load of its processors, by its own clock.

@@ -1,6 +1,5 @@
 //! What the user allows and wants of a session with a remote haul.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,6 @@ use super::direct::Ports;
 use super::site::Site;
 use crate::link_saturation::Widen;
 
-/// How a session is to be made.
 pub struct SessionOptions {
     /// Links through ssh at the most.
     pub sessions: usize,
@@ -21,22 +19,14 @@ pub struct SessionOptions {
     pub greeting: Duration,
     /// How long an answer may take; `None`: as long as the remote haul is alive.
     pub answer_timeout: Option<Duration>,
-    /// Of this haul, for messages.
     pub version: &'static str,
     /// `-z`: frames are compressed where that helps.
     pub compress: bool,
     /// Data connections beside ssh; `None` where they are not wanted.
     pub direct: Option<Direct>,
-    /// What the administrator of this machine allows of them.
     pub site: Site,
     /// Called once, when the connection that carries all links through ssh is full; `None`: never.
     pub widen: Option<Box<Widen>>,
-}
-
-impl fmt::Debug for SessionOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionOptions").field("sessions", &self.sessions).field("direct", &self.direct).finish_non_exhaustive()
-    }
 }
 
 /// See [`crate::ssh::Login::reached`].
@@ -55,7 +45,6 @@ pub enum DirectOutcome {
 /// Called with what the next run should know, from any thread.
 pub type ReportOutcome = dyn Fn(&DirectOutcome) + Send + Sync;
 
-/// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
     /// The remote end may connect to this one, which listens for it.
@@ -63,10 +52,4 @@ pub struct Direct {
     /// The address to try for a remote end that claims this one.
     pub reached: Box<Reachable>,
     pub report_outcome: Arc<ReportOutcome>,
-}
-
-impl fmt::Debug for Direct {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Direct({:?})", self.ports)
-    }
 }

@@ -17,16 +17,14 @@ use super::wire::protocol_error;
 use crate::link_saturation::NEAR;
 use haul_core::lock::lock;
 
-/// Bytes that one READ or WRITE carries.
 pub(super) const PIECE: u64 = 256 << 10;
 const _: () = assert!(PIECE <= ops::PIECE);
 /// Bytes that one reader requests ahead: what a gigabit link carries in a quarter of a second. The pieces are used in their order, so
 /// that a connection that is behind holds up the others once all of it is in flight.
 const WINDOW: u64 = 32 << 20;
-/// The same on a local network.
+/// On a local network.
 const WINDOW_NEAR: u64 = 4 << 20;
 
-/// In order.
 pub(super) struct Pieces {
     pub file: OpenFile,
     in_flight: VecDeque<(Range<u64>, Ticket)>,
@@ -75,21 +73,24 @@ impl Pieces {
             if !self.in_flight.is_empty() && !self.borrow(at.end - at.start) {
                 return Ok(());
             }
-            let ticket = self.file.ask(ops::READ, at.end - at.start, |to| to.range(&at))?;
-            self.asked = at.end;
-            self.in_flight.push_back((at, ticket));
+            self.request(None, at)?;
         }
     }
 
     /// The first pieces are requested on the link on which the file was opened.
     pub fn ask_on(&mut self, link: &Arc<Link>, most: u64) -> Result<()> {
         while self.asked < self.end.min(most) {
-            let at = self.asked..(self.asked + PIECE).min(self.end);
-            let request = self.file.request(|to| to.range(&at));
-            let ticket = link.ask(ops::READ, &[&request], at.end - at.start)?;
-            self.asked = at.end;
-            self.in_flight.push_back((at, ticket));
+            self.request(Some(link), self.asked..(self.asked + PIECE).min(self.end))?;
         }
+        Ok(())
+    }
+
+    fn request(&mut self, link: Option<&Arc<Link>>, at: Range<u64>) -> Result<()> {
+        let (request, count) = (self.file.request(|to| to.put(&at)), at.end - at.start);
+        let link = link.cloned().map_or_else(|| self.file.session.link(count), Ok)?;
+        let ticket = link.ask(ops::READ, &[&request], count)?;
+        self.asked = at.end;
+        self.in_flight.push_back((at, ticket));
         Ok(())
     }
 

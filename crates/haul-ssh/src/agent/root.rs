@@ -1,16 +1,15 @@
 //! A directory that is open on the remote host, and requests about what is below it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use haul_core::entry::Name;
 use haul_core::error::{Error, ErrorKind, Result};
+use serde::de::DeserializeOwned;
 
 use super::frame::Frame;
-use super::host::{USUAL, root_request};
 use super::link::Ticket;
-use super::ops;
 use super::session::{Client, Session};
-use super::wire::{Parser, Writer};
+use super::wire::Writer;
 use haul_core::lock::lock;
 
 /// What opens the directory again after a lost connection.
@@ -26,17 +25,6 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// The directory at an absolute path, opened as usual.
-    pub fn open(client: &Arc<Client>, path: &[u8]) -> Result<Root> {
-        let (session, number) = (client.session()?, client.number());
-        let answer = session.ask_quick(ops::ROOT, &[&root_request(number, path, USUAL)])?;
-        let mut from = answer.body();
-        let (real, _name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
-        lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
-        let opening = (ops::ROOT, root_request(number, &real, USUAL));
-        Ok(Root { client: client.clone(), number, path: real, opening, identity })
-    }
-
     /// The session, in which this root is open.
     pub fn session(&self) -> Result<Arc<Session>> {
         let session = self.client.session()?;
@@ -44,8 +32,7 @@ impl Root {
         let mut opened = lock(&opened);
         if opened.is_none() {
             let answer = session.ask_quick(self.opening.0, &[&self.opening.1])?;
-            let mut from = answer.body();
-            let (_real, _name, identity) = (from.bytes()?, from.words()?, (from.number()?, from.number()?));
+            let (_real, _name, identity): (&[u8], &str, _) = answer.body().get()?;
             if identity != self.identity {
                 let e = Error::new(ErrorKind::Broken, "open").at(&self.path);
                 return Err(e.because("the directory was replaced while the connection was lost"));
@@ -56,10 +43,9 @@ impl Root {
         Ok(session)
     }
 
-    /// A request about this root: its number stands in front.
     pub fn request(&self) -> Writer {
-        let mut to = Writer::new();
-        to.number(self.number);
+        let mut to = Writer::default();
+        to.put(self.number);
         to
     }
 
@@ -75,31 +61,19 @@ impl Root {
     }
 
     /// A request about one name, which stands in front of what `fill` writes; an error names it.
-    pub fn about<T>(
-        &self,
-        name: &Name,
-        kind: u8,
-        fill: impl FnOnce(&mut Writer) -> &mut Writer,
-        read: impl FnOnce(&mut Parser<'_>) -> Result<T>,
-    ) -> Result<T> {
+    pub fn about<T: DeserializeOwned>(&self, name: &Name, kind: u8, fill: impl FnOnce(&mut Writer) -> &mut Writer) -> Result<T> {
         let mut to = self.request();
         fill(to.name(name));
-        self.call(kind, &to).and_then(|answer| read(&mut answer.body())).map_err(|e| e.on(name))
+        self.call(kind, &to).and_then(|answer| answer.body().get()).map_err(|e| e.on(name))
     }
 
     /// A request for many things; one answer each.
-    pub fn each<T>(
-        &self,
-        kind: u8,
-        count: usize,
-        to: &Writer,
-        mut value: impl FnMut(usize, &mut Parser<'_>) -> Result<T>,
-    ) -> Vec<Result<T>> {
+    pub fn each<T: DeserializeOwned>(&self, kind: u8, count: usize, to: &Writer) -> Vec<Result<T>> {
         let answer = match self.call(kind, to) {
             Ok(answer) => answer,
             Err(e) => return (0..count).map(|_| Err(e.again())).collect(),
         };
         let mut from = answer.body();
-        (0..count).map(|i| from.result(|from| value(i, from)).unwrap_or_else(Err)).collect()
+        (0..count).map(|_| from.result().unwrap_or_else(Err)).collect()
     }
 }

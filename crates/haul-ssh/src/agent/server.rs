@@ -41,7 +41,7 @@ use heard::{Heard, Noting};
 
 use super::compress::{self, Compressing};
 use super::direct::addresses;
-use super::frame::{Frame, HEAD, Input, LONGEST, Output, Plain, kind};
+use super::frame::{Frame, Input, LONGEST, Output, Plain, head, kind, length};
 use super::link::{HEARTBEAT, PARTS_AHEAD};
 use super::measure::Measuring;
 use super::ops;
@@ -54,8 +54,9 @@ use haul_local::Local;
 
 pub use confined::Confined;
 pub use join::join;
+#[cfg(test)]
+pub(super) use names::Names;
 
-/// Requests that are served at a time.
 const THREADS: usize = 256;
 /// Bytes of requests, and of answers to reads, that are held at a time over all links.
 const ROOM: u64 = 48 << 20;
@@ -67,7 +68,6 @@ pub const SILENCE: Duration = Duration::from_secs(100);
 /// Directories of one root that are remembered by their path.
 const DIRS: usize = 4096;
 
-/// How the agent was started.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// For measurements from another host.
@@ -76,15 +76,14 @@ pub struct Options {
     pub umask: u32,
     /// The directory to which clients are confined.
     pub confined: Option<Arc<Confined>>,
-    /// What the administrator allows.
     pub site: Site,
     /// The version of this program, for messages.
     pub version: &'static str,
     /// How long the client may give no sign of life; [`SILENCE`].
     pub silence: Duration,
-    /// How long a port is open to which nobody connects; [`LISTENING`](super::direct::LISTENING).
+    /// How long a port waits for connections; [`LISTENING`](super::direct::LISTENING).
     pub listening: Duration,
-    /// Ends the process, in which nobody has been heard for too long: its threads may be stuck in reads and system calls.
+    /// Ends the process once its client was silent for too long: its threads may be stuck in reads and system calls.
     pub abandoned: fn(),
 }
 
@@ -117,7 +116,7 @@ pub(super) struct Agent {
 /// A directory that was opened, and the directories below it that were named.
 pub(super) struct Root {
     pub store: Arc<dyn Store>,
-    /// The same, where it is a directory of the file system.
+    /// `store`, where it is a directory of the file system.
     pub local: Option<Arc<Local>>,
     /// Below the directory to which the agent is confined.
     pub confined: bool,
@@ -135,7 +134,6 @@ impl Root {
         if follow && self.confined { Err(confined::refuse_links()) } else { Ok(follow) }
     }
 
-    /// A root that is made up.
     pub fn made_up(store: Arc<dyn Store>) -> Root {
         Root { store, local: None, confined: false, dirs: Mutex::default() }
     }
@@ -184,10 +182,9 @@ impl Root {
     }
 }
 
-/// The serving end of one link.
 pub(super) struct Peer {
     output: Mutex<Box<dyn Output>>,
-    /// Answers of many parts: how many more may go, or that nobody wants them.
+    /// Answers of many parts: how many more may be sent, or that they were cancelled.
     credits: Mutex<HashMap<u32, Credit>>,
     earned: Condvar,
     over: Arc<AtomicBool>,
@@ -201,7 +198,6 @@ struct Credit {
     cancelled: bool,
 }
 
-/// The answer to one request.
 pub(super) struct Reply<'a> {
     /// The thread that answers is one of its.
     agent: &'a Arc<Agent>,
@@ -217,15 +213,13 @@ impl<'a> Reply<'a> {
     }
 
     fn send(&self, kind: u8, parts: &[&[u8]]) {
-        if HEAD + parts.iter().map(|part| part.len()).sum::<usize>() > LONGEST {
-            let mut to = Writer::new();
+        if length(parts) > LONGEST {
+            let mut to = Writer::default();
             to.error(&Error::new(ErrorKind::Unsupported, "answer").because("the attributes are too many for one answer"));
             return self.send(kind::FAILED, &[&to.out]);
         }
-        let mut head = [kind; HEAD];
-        head[1..].copy_from_slice(&self.id.to_be_bytes());
         let began = Instant::now();
-        if lock(&self.peer.output).send(head, parts).is_err() {
+        if lock(&self.peer.output).send(head(kind, self.id), parts).is_err() {
             // The reader of this link finds out and ends it.
             self.peer.over.store(true, Ordering::Relaxed);
         }
@@ -236,7 +230,7 @@ impl<'a> Reply<'a> {
         self.send(kind::DONE, parts);
     }
 
-    /// Sends a part of the answer as soon as one more may go; `false` if nobody wants it.
+    /// Sends a part of the answer as soon as one more may be sent; `false` if it was cancelled.
     pub fn more(&self, part: &[u8]) -> bool {
         let (began, mut stepped_out) = (Instant::now(), false);
         let mut credits = lock(&self.peer.credits);
@@ -278,7 +272,6 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Whether the answer comes in parts.
 fn in_parts(kind: u8) -> bool {
     matches!(kind, ops::LIST | ops::SIGNATURE)
 }
@@ -374,7 +367,7 @@ impl Agent {
             match frame.kind {
                 kind::HEARTBEAT => {}
                 kind::CREDIT => {
-                    let parts = frame.body().number()?;
+                    let parts: u64 = frame.body().get()?;
                     if let Some(credit) = lock(&peer.credits).get_mut(&frame.id) {
                         credit.parts = credit.parts.saturating_add(parts);
                     }
@@ -407,7 +400,7 @@ impl Agent {
         let answer = match frame.kind {
             ops::READ => {
                 let mut from = frame.body();
-                let (_file, at) = (from.number()?, from.range()?);
+                let (_file, at) = (from.get::<u64>()?, from.range()?);
                 at.end - at.start
             }
             ops::GET_BUNDLE => 1 << 20,
@@ -425,7 +418,7 @@ impl Agent {
         Ok(wanted)
     }
 
-    /// Heartbeats on every link, for as long as the process lives, which is ended when nobody has been heard for too long.
+    /// Sends heartbeats on every link, and ends the process when its client was silent for too long.
     fn pulse(&self) {
         loop {
             std::thread::sleep(self.options.silence.min(HEARTBEAT));
@@ -451,7 +444,7 @@ impl Agent {
         for peer in peers {
             if let Ok(mut output) = peer.output.try_lock()
                 && output.is_ready()
-                && output.send([kind::HEARTBEAT, 0, 0, 0, 0], &[]).is_err()
+                && output.send(head(kind::HEARTBEAT, 0), &[]).is_err()
             {
                 peer.over.store(true, Ordering::Relaxed);
             }

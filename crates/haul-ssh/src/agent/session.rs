@@ -17,7 +17,7 @@ use super::options::{ReportOutcome, SessionOptions};
 use super::site::Site;
 use super::tls::Identity;
 use super::watch::Watch;
-use super::wire::{Writer, protocol_error};
+use super::wire::{pack, protocol_error};
 use super::work::Ahead;
 use crate::link_saturation::{CARRIED, LinkSaturation, NEAR};
 use crate::reconnect::Reconnect;
@@ -98,13 +98,7 @@ const BUSY: u64 = 256 << 10;
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("session", &lock(&self.session)).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("remote", &self.remote).field("links", &self.links).finish_non_exhaustive()
+        f.write_str("Client")
     }
 }
 
@@ -114,11 +108,6 @@ pub const FIRST_NUMBER: u64 = 16;
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1); // identity only: nothing is ever read out of it
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Whether the last of the early requests was that to listen.
-fn answers_listen(asked: &[(u8, Vec<u8>)]) -> bool {
-    asked.last().is_some_and(|(kind, _)| *kind == ops::TLS_LISTEN)
 }
 
 impl Client {
@@ -171,7 +160,8 @@ impl Client {
         let mut greeted = Greeted::new(pipes, self.options.version, self.options.compress, self.options.greeting, &asked)?;
         let Some(remote) = greeted.remote.take() else { return Err(protocol_error("no greeting")) };
         let mut answers = std::mem::take(&mut greeted.early);
-        let listening = answers.pop_if(|_| answers_listen(&asked)).and_then(|answer| Listening::of(&answer.ok()?).ok());
+        let listens = asked.len() > early.len();
+        let listening = answers.pop_if(|_| listens).and_then(|answer| Listening::of(&answer.ok()?).ok());
         let route = if self.options.direct.is_some() { DataRoute::Untried(listening) } else { DataRoute::None };
         let window = Arc::new(Window::new(self.options.answer_timeout));
         let control = greeted.link(self.options.compress, window.clone())?;
@@ -310,9 +300,7 @@ impl Session {
     /// Where all requests so far went with the greeting, none has shown how long a round trip is.
     fn measure_round_trip(&self) {
         if self.round_trip().is_none() {
-            let mut root = Writer::new();
-            root.bytes(b"/");
-            let _ = self.ask_quick(ops::LOOK, &[&root.out]); // a lost connection is noticed by whoever needs it
+            let _ = self.ask_quick(ops::LOOK, &[&pack(&b"/"[..])]); // the next request notices a lost connection
         }
     }
 
@@ -351,7 +339,7 @@ impl Session {
         }
     }
 
-    /// Opens the links that are wanted, on a thread of its own: nobody waits for them.
+    /// Opens the links that are wanted on a thread of its own; requests do not wait for them.
     fn attend(self: &Arc<Self>, client: &Arc<Client>) {
         // One large file asks for its session once, before the links are busy.
         let may_want = client.options.widen.is_some() || self.wants_links();
@@ -422,7 +410,6 @@ impl Session {
         }
     }
 
-    /// How many connections carry the data, and whether beside ssh.
     pub fn data_links(&self) -> (usize, bool) {
         let data = lock(&self.data).iter().filter(|one| !one.link.is_over()).count();
         if data > 0 { (data, true) } else { (lock(&self.links).len(), false) }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_core::entry::{Entry, Name, Stamp};
+use haul_core::entry::{Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::fill::fill_whole;
 use haul_core::store::{Chunk, Fill, Reach, Receipt, Sink, SinkExtensions, Source, Spec, Token, WriteOutcome};
@@ -17,7 +17,6 @@ use super::pieces::PIECE;
 use super::root::Root;
 use super::session::Session;
 use super::source::{Origin, RemoteSource};
-use super::spec::OwnedSpec;
 use super::wire::Writer;
 use haul_core::lock::lock;
 
@@ -25,8 +24,12 @@ pub(super) struct RemoteSink {
     root: Arc<Root>,
     name: Name,
     token: Token,
-    /// Opens it again, with the token.
-    spec: OwnedSpec,
+    /// What opens it again, with the token.
+    entry: Entry,
+    keep: MetaMask,
+    chunk: u64,
+    in_place: bool,
+    sync: bool,
     handle: Mutex<Handle>,
     /// Writes whose answers have not been read, by where they begin.
     in_flight: Mutex<Vec<(Range<u64>, Ticket)>>,
@@ -59,7 +62,11 @@ impl RemoteSink {
             root: root.clone(),
             name: name.clone(),
             token,
-            spec: OwnedSpec::of(spec),
+            entry: spec.entry.clone(),
+            keep: spec.keep,
+            chunk: spec.chunk,
+            in_place: spec.in_place,
+            sync: spec.sync,
             handle: Mutex::new(Handle::of(file)),
             in_flight: Mutex::default(),
             failed: Mutex::default(),
@@ -79,7 +86,8 @@ impl RemoteSink {
         if token_boot(&self.token).is_some_and(|boot| boot != session.remote.boot.as_bytes()) {
             return Err(Error::new(ErrorKind::Changed, "write").because("the remote host went down while the file was written"));
         }
-        let (file, _token) = ask_sink(&self.root, session, &self.name, &self.spec.get(), Some(&self.token))?;
+        let spec = Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync };
+        let (file, _token) = ask_sink(&self.root, session, &self.name, &spec, Some(&self.token))?;
         *handle = Handle::of(&file);
         Ok(file)
     }
@@ -92,7 +100,7 @@ impl RemoteSink {
         while next < at.end {
             let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(buffer.len());
             fill_whole(from, &mut buffer[..wanted])?;
-            let request = file.request(|to| to.number(next));
+            let request = file.request(|to| to.put(next));
             let ticket = file.session.ask(ops::WRITE, &[&request, &buffer[..wanted]], wanted as u64)?;
             lock(&self.in_flight).push((next..next + wanted as u64, ticket));
             next += wanted as u64;
@@ -106,7 +114,7 @@ impl RemoteSink {
     /// Waits for earlier writes of the same bytes, since the remote end works on many requests at a time. Those in flight between
     /// `at` and the end of its chunk are left of a failed try and are written again: their result does not count.
     fn finish_overlapping(&self, at: &Range<u64>) -> Result<()> {
-        let chunk = self.spec.chunk.max(1);
+        let chunk = self.chunk.max(1);
         let end = (at.start / chunk).saturating_add(1).saturating_mul(chunk);
         let _ = self.wait_for(|part, _| at.start <= part.start && part.end <= end);
         lock(&self.failed).retain(|(part, _)| part.start < at.start || part.end > end);
@@ -149,16 +157,15 @@ impl RemoteSink {
 
 fn ask_sink(root: &Root, session: Arc<Session>, name: &Name, spec: &Spec<'_>, token: Option<&Token>) -> Result<(OpenFile, Token)> {
     let file = OpenFile { session, number: root.client.number() };
-    let mut to = Writer::new();
-    to.number(file.number).number(root.number).name(name).entry(spec.entry);
-    to.mask(spec.keep).number(spec.chunk).flag(spec.in_place).flag(spec.sync);
+    let mut to = Writer::default();
+    to.put((file.number, root.number)).name(name).entry(spec.entry).put((spec.keep, spec.chunk, spec.in_place, spec.sync));
     if let Some(token) = token {
         to.bytes(remote_token(token));
     }
     let kind = if token.is_some() { ops::ATTACH } else { ops::CREATE };
     to.check()?;
     let answer = file.session.ask(kind, &[&to.out], 0)?.wait()?;
-    let token = token_with(answer.body().bytes()?, &file.session.remote.boot);
+    let token = token_with(answer.body().get()?, &file.session.remote.boot);
     Ok((file, token))
 }
 
@@ -194,7 +201,7 @@ impl Sink for RemoteSink {
         if at.is_empty() || (self.made && at.start >= self.written.load(Ordering::Relaxed)) {
             return Ok(());
         }
-        self.fill(ops::HOLE, &at, |to| to.range(&at))
+        self.fill(ops::HOLE, &at, |to| to.put(&at))
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
@@ -214,8 +221,8 @@ impl Sink for RemoteSink {
         let commit = || {
             self.settle(&(0..u64::MAX))?;
             self.root.ask_work_ahead();
-            let answer = self.file()?.call(ops::COMMIT, |to| to.number(self.root.number).entry(entry).receipts(receipts))?;
-            answer.body().landed()
+            let indices: Vec<u32> = receipts.iter().map(|receipt| receipt.index).collect();
+            self.file()?.call(ops::COMMIT, |to| to.put(self.root.number).entry(entry).put(indices))?.body().get()
         };
         commit().map_err(|e| e.on(&self.name))
     }
@@ -237,7 +244,7 @@ impl Sink for RemoteSink {
 
 impl Fill for RemoteSink {
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        self.fill(ops::REUSE, &at, |to| to.stamp(old).number(from).range(&at))
+        self.fill(ops::REUSE, &at, |to| to.put((old, from, &at)))
     }
 
     fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
@@ -248,10 +255,9 @@ impl Fill for RemoteSink {
             if peer != 0 && !lock(&file.session.linked_peers).contains(&peer) {
                 return Ok(None);
             }
-            let request = file.request(|to| to.number(peer).number(from.file).range(&at).flag(hash));
+            let request = file.request(|to| to.put((peer, from.file, &at, hash)));
             match file.session.control.ask(ops::PULL, &[&request], 0)?.wait() {
-                Ok(answer) if hash => answer.body().hash().map(Some),
-                Ok(_) => Ok(Some(0)),
+                Ok(answer) => answer.body().get().map(Some),
                 Err(e) if e.op() == "pull" && e.kind() == ErrorKind::NotFound => {
                     // The hosts have lost their connection: the rest goes through this machine.
                     lock(&file.session.linked_peers).remove(&peer);

@@ -9,13 +9,11 @@ use serde::Deserialize;
 use super::direct::{self, Ports};
 use super::tls::Suites;
 
-/// Where an administrator writes.
 pub const FILE: &str = "/etc/haul/config.toml";
 
 /// How the reason begins why a machine has no data connections at all.
 pub const NO_DATA: &str = "no data connections: ";
 
-/// The settings of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     /// Why no data connections are made.
@@ -23,7 +21,6 @@ pub struct Site {
     /// The only ports that may be listened on.
     ports: Ports,
     pub suites: Suites,
-    /// Data connections of one run at the most.
     pub streams: Option<usize>,
 }
 
@@ -66,7 +63,7 @@ impl Site {
 
     fn new(settings: Settings) -> std::result::Result<Site, String> {
         let off = (settings.enabled == Some(false)).then(|| format!("they are switched off on {} by its administrator", own_name()));
-        let ports = settings.ports.map(|text| ports(&text)).transpose()?;
+        let ports = settings.ports.map(|text| ports(&text).map_err(|e| format!("ports {text:?}: {e}"))).transpose()?;
         let suites = settings.ciphers.map_or_else(|| Ok(Suites::default()), |names| Suites::named(&names))?;
         if settings.streams == Some(0) {
             return Err("streams = 0: use enabled = false".into());
@@ -74,7 +71,6 @@ impl Site {
         Ok(Site { off, ports, suites, streams: settings.streams })
     }
 
-    /// Fails where data connections are switched off.
     pub fn check(&self) -> Result<()> {
         match &self.off {
             None => Ok(()),
@@ -133,7 +129,7 @@ pub fn ports(text: &str) -> std::result::Result<(u16, u16), String> {
     let (low, high) = text.split_once(':').unwrap_or((text, text));
     match (port(low), port(high)) {
         (Some(low), Some(high)) if low <= high => Ok((low, high)),
-        _ => Err(format!("ports {text:?}: write LOW:HIGH, two numbers from 1 to 65535")),
+        _ => Err("write LOW:HIGH, two numbers from 1 to 65535".into()),
     }
 }
 

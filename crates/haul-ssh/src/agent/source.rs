@@ -22,7 +22,6 @@ use super::wire::{Writer, protocol_error};
 use crate::readahead::Readahead;
 use haul_core::lock::lock;
 
-/// What opens a source again.
 pub(super) enum Origin {
     Entry(Entry, bool),
     WriteOutcome(Name),
@@ -38,7 +37,6 @@ pub(super) struct RemoteSource {
     pub(super) size: u64,
     /// What was requested before it is read: expected reads, and what follows the end of the last reader.
     pub(super) ahead: Mutex<Vec<Pieces>>,
-    /// Where the last reader ended.
     pub(super) last: AtomicU64,
     pub(super) readers: AtomicU32,
     announced: Readahead,
@@ -55,7 +53,7 @@ impl RemoteSource {
     }
 
     pub fn begin(root: &Arc<Root>, origin: Origin, name: Name, size: u64) -> Result<Self> {
-        // The first bytes are requested right behind the opening: whoever opens a file reads it.
+        // The first bytes are requested right behind the opening: an opened file is read.
         let (file, ticket) = ask_open(root, root.session()?, &origin)?;
         file.session.opened.fetch_add(size, Ordering::Relaxed);
         let mut ahead = Vec::new();
@@ -101,26 +99,25 @@ impl RemoteSource {
     }
 }
 
-/// The longest encoded signature: of crafted content, of the largest file.
 const SIGNATURE: usize = 64 << 20;
 /// Bytes of a file that are asked for together with its opening.
 const FIRST: u64 = 1 << 20;
 
 fn ask_open(root: &Root, session: Arc<Session>, origin: &Origin) -> Result<(OpenFile, Ticket)> {
     let file = OpenFile { session, number: root.client.number() };
-    let mut to = Writer::new();
-    to.number(file.number);
+    let mut to = Writer::default();
+    to.put(file.number);
     let kind = match origin {
         Origin::Entry(entry, follow) => {
-            to.number(root.number).entry(entry).flag(*follow);
+            to.put(root.number).entry(entry).put(follow);
             ops::OPEN
         }
         Origin::WriteOutcome(name) => {
-            to.number(root.number).name(name);
+            to.put(root.number).name(name);
             ops::REOPEN
         }
         Origin::Written(sink) => {
-            to.number(*sink);
+            to.put(sink);
             ops::REREAD
         }
     };
@@ -172,22 +169,21 @@ impl Source for RemoteSource {
 
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         let read = |answer: &Frame| {
-            let mut from = answer.body();
-            let parts: Vec<Range<u64>> = (0..from.count()?).map(|_| from.range()).collect::<Result<_>>()?;
+            let parts: Vec<Range<u64>> = answer.body().get()?;
             let mut last = at.start;
             for part in &parts {
-                if part.start < last || part.end > at.end {
+                if part.start < last || part.start > part.end || part.end > at.end {
                     return Err(protocol_error("extents that are not in order"));
                 }
                 last = part.end;
             }
             Ok(parts)
         };
-        self.call(ops::EXTENTS, |to| to.range(&at), read)
+        self.call(ops::EXTENTS, |to| to.put(&at), read)
     }
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
-        self.call(ops::XATTRS, |to| to.mask(want), |answer| answer.body().xattrs())
+        self.call(ops::XATTRS, |to| to.put(want), |answer| answer.body().get())
     }
 
     fn extensions(&self) -> SourceExtensions<'_> {
@@ -203,16 +199,16 @@ impl NearData for RemoteSource {
 
     fn signature(&self, average: u32, each: &mut OnChunks<'_>) -> Result<Option<Signature>> {
         let mut signature = || {
-            let ticket = self.file()?.ask(ops::SIGNATURE, 0, |to| to.number(average.into()))?;
+            let ticket = self.file()?.ask(ops::SIGNATURE, 0, |to| to.put(average))?;
             let (mut incoming, mut bytes) = (Incoming::new(average), 0);
             loop {
                 let frame = ticket.next()?;
                 let mut from = frame.body();
                 if frame.kind == kind::DONE {
-                    return incoming.finish(from.number()?).map(Some);
+                    return incoming.finish(from.get()?).map(Some);
                 }
                 ticket.credit(1)?;
-                let read = from.number()?;
+                let read = from.get()?;
                 bytes += from.0.len();
                 if bytes > SIGNATURE {
                     return Err(protocol_error("an endless signature"));
@@ -227,6 +223,6 @@ impl NearData for RemoteSource {
     }
 
     fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
-        self.call(ops::HASH, |to| to.range(&at), |answer| answer.body().hash().map(Some))
+        self.call(ops::HASH, |to| to.put(&at), |answer| answer.body().get().map(Some))
     }
 }

@@ -1,9 +1,9 @@
 //! A directory of the remote host as a store: each call is one request, which the remote haul does on its own file system.
 
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use haul_core::bundle::Bundle;
+use haul_core::bundle::{Bundle, items};
 use haul_core::entry::{Dir, Entry, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
@@ -20,10 +20,9 @@ use super::ops;
 use super::root::Root;
 use super::sink::{RemoteSink, remote_token};
 use super::source::RemoteSource;
-use super::wire::{Parser, Writer, algorithm_to, protocol_error, who_to};
+use super::wire::{Parser, pack, protocol_error};
 use haul_core::store::staging::staging_leaf;
 
-/// A directory of a host.
 #[derive(Debug)]
 pub struct Remote {
     pub(super) root: Arc<Root>,
@@ -32,8 +31,6 @@ pub struct Remote {
     pub(super) fs_name: String,
     /// The work that the remote host had done when this was opened, and in which session; `None` if it does not report it.
     pub(super) before: Option<(u64, RemoteWork)>,
-    /// The root of the remote host's file system, once something was renamed from below another root.
-    pub(super) top: OnceLock<Arc<Root>>,
     pub(super) listing: RootListing,
 }
 
@@ -45,61 +42,30 @@ fn checked(name: &Name, op: &'static str) -> Result<()> {
     check_leaf(&name.leaf).map_err(|reason| Error::new(ErrorKind::BadName, op).on(name).because(reason))
 }
 
-/// A path below a root as one below the root of the file system.
-fn below_top(root: &[u8], path: &[u8]) -> Vec<u8> {
-    let root = root.strip_prefix(b"/").unwrap_or(root);
-    let slash: &[u8] = if root.is_empty() || root.ends_with(b"/") || path.is_empty() { b"" } else { b"/" };
-    [root, slash, path].concat()
-}
-
 impl Remote {
     /// The type of the file system under the root, as the remote host names it.
     pub fn fs_name(&self) -> &str {
         &self.fs_name
     }
 
-    /// As `make_hard_link`, for a file `existing` below another root of the same host.
-    fn link_from(&self, other: &Remote, existing: &Name, name: &Name) -> Result<()> {
-        let link = || {
-            checked(name, "link")?;
+    /// Gives an entry below another root of the same host a name here, in place of its own or beside it.
+    fn take(&self, other: &Remote, existing: &Name, name: &Name, is_link: bool) -> Result<Option<WriteOutcome>> {
+        let op = if is_link { "link" } else { "rename" };
+        let take = || {
+            checked(existing, op)?;
+            checked(name, op)?;
             if !Arc::ptr_eq(&self.root.client, &other.root.client) {
-                return Err(Error::new(ErrorKind::Unsupported, "link").because("source and destination are on different hosts"));
+                return Err(Error::new(ErrorKind::Unsupported, op).because("source and destination are on different hosts"));
             }
             // Both are open in the session that is asked; it may be another than the one that opened them.
             other.root.session()?;
             // The directories of each name are counted from the start.
             let (mut to, mut from) = (self.root.request(), other.root.request());
             to.name(name);
-            from.name(existing);
-            from.check()?;
-            self.root.ask(ops::LINK_FROM, &to, &[&from.out], 0)?.wait().map(|_| ())
+            from.name(existing).put(is_link).check()?;
+            self.root.ask(ops::TAKE, &to, &[&from.out], 0)?.wait().map(|_| Some(WriteOutcome::default()))
         };
-        link().map_err(|e| e.on(name))
-    }
-
-    /// Gives an entry below another root of the same host a name here. Both are named from the root of the file system, which
-    /// every version of the protocol can.
-    fn take_over(&self, other: &Remote, from: &Name, to: &Name) -> Result<()> {
-        let take = || {
-            checked(from, "rename")?;
-            checked(to, "rename")?;
-            if !Arc::ptr_eq(&self.root.client, &other.root.client) {
-                return Err(Error::new(ErrorKind::Unsupported, "rename").because("source and destination are on different hosts"));
-            }
-            let top = match self.top.get() {
-                Some(top) => top,
-                None => {
-                    let opened = Arc::new(Root::open(&self.root.client, b"/")?);
-                    self.top.get_or_init(|| opened)
-                }
-            };
-            let whole = |place: &Place, name: &Name| Name::parse(&Dir::root(), &below_top(&place.root, &name.path()));
-            let (Some(old), Some(new)) = (whole(&other.place, from), whole(&self.place, to)) else {
-                return Err(Error::new(ErrorKind::Unsupported, "rename"));
-            };
-            top.about(&old, ops::RENAME, |request| request.name(&new).flag(false), |_| Ok(()))
-        };
-        take().map_err(|e| e.on(to))
+        take().map_err(|e| e.on(name))
     }
 
     fn found(&self, from: &mut Parser<'_>, name: Name) -> Result<Found> {
@@ -123,7 +89,7 @@ impl Store for Remote {
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         let stat = || {
             let mut to = self.root.request();
-            to.name(name).mask(want);
+            to.name(name).put(want);
             let ticket = self.root.ask(ops::STAT, &to, &[], 0)?;
             if name.leaf.is_empty() {
                 self.listing.expect(&self.root);
@@ -139,10 +105,8 @@ impl Store for Remote {
             .chunks(most)
             .map(|batch| {
                 let mut to = self.root.request();
-                to.dir(dir).mask(want).flag(follow).number(batch.len() as u64);
-                for leaf in batch {
-                    to.bytes(leaf);
-                }
+                to.dir(dir).put((want, follow, batch.len()));
+                batch.iter().for_each(|leaf| _ = to.bytes(leaf));
                 (batch, self.root.ask(ops::STAT_MANY, &to, &[], 0))
             })
             .collect();
@@ -172,7 +136,7 @@ impl Store for Remote {
                 ticket.credit(1)?;
                 let mut from = part.body();
                 while !from.0.is_empty() {
-                    let (failed, leaf) = (from.flag()?, from.bytes()?);
+                    let (failed, leaf) = (from.byte()? != 0, from.bytes()?);
                     let name = Name::new(dir, leaf);
                     let found = match failed {
                         true => Err(from.error()?),
@@ -201,42 +165,42 @@ impl Store for Remote {
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
-        self.get_items(bundle);
+        let listed = items::listed(bundle);
+        self.get(bundle, &listed).unwrap_or_else(|e| items::fail_all(bundle, &listed, &e));
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {
-        self.put_items(bundle);
+        let read = items::read(bundle);
+        for read in batches(&read, |i| weight_of(&bundle.items[*i].entry)) {
+            self.put(bundle, read).unwrap_or_else(|e| items::fail_all(bundle, read, &e));
+        }
     }
 
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
         let mut to = self.root.request();
-        to.number(dirs.len() as u64);
-        for (dir, mode) in dirs {
-            to.dir(dir).number((*mode).into());
-        }
-        let made = self.root.each(ops::MAKE_DIRS, dirs.len(), &to, |_, from| from.flag());
+        to.put(dirs.len());
+        dirs.iter().for_each(|(dir, mode)| _ = to.dir(dir).put(mode));
+        let made = self.root.each(ops::MAKE_DIRS, dirs.len(), &to);
         made.into_iter().zip(dirs).map(|(made, (dir, _))| made.map_err(|e| e.on(&Name::of(dir)))).collect()
     }
 
     fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
         checked(name, "create")?;
-        self.root.about(name, ops::MAKE_NODE, |to| to.entry(entry).mask(keep), |from| from.landed())
+        self.root.about(name, ops::MAKE_NODE, |to| to.entry(entry).put(keep))
     }
 
     fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
-        self.root.about(name, ops::HARD_LINK, |to| to.name(existing), |_| Ok(()))
+        self.root.about(name, ops::HARD_LINK, |to| to.name(existing))
     }
 
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<WriteOutcome>> {
         let mut set = Vec::with_capacity(specs.len());
         for batch in batches(specs, |spec| weight_of(spec.entry)) {
             let mut to = self.root.request();
-            to.number(batch.len() as u64);
-            for spec in batch {
-                to.name(spec.name).entry(spec.entry).mask(spec.keep);
-            }
+            to.put(batch.len());
+            batch.iter().for_each(|spec| _ = to.name(spec.name).entry(spec.entry).put(spec.keep));
             self.root.ask_work_ahead();
-            set.extend(self.root.each(ops::SET_META, batch.len(), &to, |_, from| from.landed()));
+            set.extend(self.root.each(ops::SET_META, batch.len(), &to));
         }
         set.into_iter().zip(specs).map(|(set, spec)| set.map_err(|e| e.on(spec.name))).collect()
     }
@@ -245,11 +209,9 @@ impl Store for Remote {
         let mut read = Vec::with_capacity(entries.len());
         for batch in entries.chunks(WITH_XATTRS) {
             let mut to = self.root.request();
-            to.mask(want).number(batch.len() as u64);
-            for entry in batch {
-                to.listed(entry);
-            }
-            read.extend(self.root.each(ops::READ_XATTRS, batch.len(), &to, |_, from| Ok((from.mask()?, from.xattrs()?))));
+            to.put((want, batch.len()));
+            batch.iter().for_each(|entry| _ = to.listed(entry));
+            read.extend(self.root.each(ops::READ_XATTRS, batch.len(), &to));
         }
         let mut done = Vec::with_capacity(entries.len());
         for (read, entry) in read.into_iter().zip(entries) {
@@ -263,16 +225,14 @@ impl Store for Remote {
 
     fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
         let mut to = self.root.request();
-        to.number(entries.len() as u64);
-        for entry in entries {
-            to.listed(entry);
-        }
-        let removed = self.root.each(ops::REMOVE, entries.len(), &to, |_, _| Ok(()));
+        to.put(entries.len());
+        entries.iter().for_each(|entry| _ = to.listed(entry));
+        let removed = self.root.each(ops::REMOVE, entries.len(), &to);
         removed.into_iter().zip(entries).map(|(removed, entry)| removed.map_err(|e| e.on(&entry.name))).collect()
     }
 
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
-        self.root.about(from, ops::RENAME, |request| request.name(to).flag(replace), |_| Ok(()))
+        self.root.about(from, ops::RENAME, |request| request.name(to).put(replace))
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
@@ -302,20 +262,20 @@ impl Unfinished for Remote {
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        self.root.about(name, ops::ABANDON, |to| to.bytes(remote_token(token)), |_| Ok(()))
+        self.root.about(name, ops::ABANDON, |to| to.bytes(remote_token(token)))
     }
 
-    /// An empty token stands for all of them. A remote haul that does not know that refuses.
+    /// An empty token stands for all of them.
     fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        self.root.about(&Name::of(dir), ops::ABANDON, |to| to.bytes(b""), |from| from.number())
+        self.root.about(&Name::of(dir), ops::ABANDON, |to| to.bytes(b""))
     }
 }
 
 impl ServerSide for Remote {
     fn perform(&self, from: &dyn Store, entry: &Entry, to: &Name, how: ServerSideOp<'_>) -> Result<Option<WriteOutcome>> {
         match ((from as &dyn Any).downcast_ref::<Remote>(), how) {
-            (Some(from), ServerSideOp::Rename) => self.take_over(from, &entry.name, to).map(|()| Some(WriteOutcome::default())),
-            (Some(from), ServerSideOp::Link) => self.link_from(from, &entry.name, to).map(|()| Some(WriteOutcome::default())),
+            (Some(from), ServerSideOp::Rename) => self.take(from, &entry.name, to, false),
+            (Some(from), ServerSideOp::Link) => self.take(from, &entry.name, to, true),
             _ => Ok(None),
         }
     }
@@ -325,9 +285,8 @@ impl Digests for Remote {
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         let digest = || {
             let mut to = self.root.request();
-            to.byte(algorithm_to(algorithm)).listed(entry);
-            let answer = self.root.call(ops::DIGEST, &to)?;
-            let digest = answer.body().bytes()?.to_vec();
+            to.put(algorithm).listed(entry);
+            let digest: Vec<u8> = self.root.call(ops::DIGEST, &to)?.body().get()?;
             if digest.len() == algorithm.width() { Ok(Some(digest)) } else { Err(protocol_error("a hash of the wrong length")) }
         };
         digest().map_err(|e| e.on(&entry.name))
@@ -336,42 +295,30 @@ impl Digests for Remote {
 
 impl Owners for Remote {
     fn name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
-        let session = self.root.session()?;
-        let mut to = Writer::new();
-        to.byte(who_to(who)).number(id.into());
-        let answer = session.ask_quick(ops::OWNER_NAME, &[&to.out])?;
-        let mut from = answer.body();
-        if from.flag()? { from.bytes().map(|name| Some(name.into())) } else { Ok(None) }
+        self.root.session()?.ask_quick(ops::OWNER_NAME, &[&pack((who, id))])?.body().get()
     }
 
     fn id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
-        let session = self.root.session()?;
-        let mut to = Writer::new();
-        to.byte(who_to(who)).bytes(name);
-        let answer = session.ask_quick(ops::OWNER_ID, &[&to.out])?;
-        let mut from = answer.body();
-        if from.flag()? { from.small().map(Some) } else { Ok(None) }
+        self.root.session()?.ask_quick(ops::OWNER_ID, &[&pack((who, name))])?.body().get()
     }
 }
 
 impl System for Remote {
     fn volume(&self) -> Result<Option<Volume>> {
-        self.root.call(ops::VOLUME, &self.root.request())?.body().volume()
+        self.root.call(ops::VOLUME, &self.root.request())?.body().get()
     }
 
     fn sync(&self, names: &[&Name]) -> Result<()> {
         let mut to = self.root.request();
-        to.number(names.len() as u64);
-        for name in names {
-            to.name(name);
-        }
+        to.put(names.len());
+        names.iter().for_each(|name| _ = to.name(name));
         self.root.call(ops::SETTLE, &to).map(|_| ())
     }
 
     fn forget(&self, dir: &Dir) {
         let mut to = self.root.request();
         to.bytes(&dir.path());
-        // Nobody waits for the answer; a lost connection has forgotten it anyway.
+        // The answer is not waited for; a lost connection has forgotten it anyway.
         let _ = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
     }
 

@@ -37,8 +37,10 @@ use zeroize::Zeroizing;
 pub use handshake::{accept, connect};
 pub use records::{RecordReader, RecordWriter};
 
+type Tls<T> = Result<T, rustls::Error>;
+
 /// SHA-256 of a public key, in the form in which TLS carries it (SubjectPublicKeyInfo).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
@@ -53,13 +55,6 @@ impl Fingerprint {
 pub struct Identity {
     key: Arc<CertifiedKey>,
     pub fingerprint: Fingerprint,
-}
-
-/// Without the key.
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({:?})", self.fingerprint)
-    }
 }
 
 fn failed(reason: impl fmt::Display) -> Error {
@@ -117,7 +112,7 @@ impl Default for Suites {
 
 impl Suites {
     /// Those of these names, in haul's order. Fails for a name that is none, and for none at all.
-    pub fn named(names: &[String]) -> std::result::Result<Suites, String> {
+    pub fn named(names: &[String]) -> Result<Suites, String> {
         let all = Suites::default();
         if let Some(unknown) = names.iter().find(|name| !all.names().contains(name)) {
             return Err(format!("{unknown:?} is no cipher suite of haul: {}", all.names().join(", ")));
@@ -143,7 +138,7 @@ fn name(suite: CipherSuite) -> String {
 }
 
 /// Whether the processor has instructions for AES and for the multiplication of GCM.
-fn has_aes() -> bool {
+pub fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
     #[cfg(target_arch = "aarch64")]
@@ -164,57 +159,41 @@ impl OnlyPeer {
         OnlyPeer { peer, algorithms: rustls::crypto::ring::default_provider().signature_verification_algorithms }
     }
 
-    fn check(&self, key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> std::result::Result<(), rustls::Error> {
-        if others.is_empty() && Fingerprint::of(key) == self.peer {
-            Ok(())
-        } else {
-            Err(CertificateError::ApplicationVerificationFailure.into())
-        }
+    fn check<T>(&self, key: &CertificateDer<'_>, others: &[CertificateDer<'_>], verified: T) -> Tls<T> {
+        let is_peer = others.is_empty() && Fingerprint::of(key) == self.peer;
+        if is_peer { Ok(verified) } else { Err(CertificateError::ApplicationVerificationFailure.into()) }
     }
 
-    fn verify(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+    fn verify(&self, message: &[u8], key: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Tls<HandshakeSignatureValid> {
         verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key.as_ref()), signed, &self.algorithms)
     }
 }
 
 /// TLS 1.2 is not spoken.
-fn no_tls12() -> rustls::Error {
-    rustls::Error::General("not TLS 1.3".into())
+fn no_tls12() -> Tls<HandshakeSignatureValid> {
+    Err(rustls::Error::General("not TLS 1.3".into()))
 }
+
+type Cert<'a> = CertificateDer<'a>;
 
 impl ServerCertVerifier for OnlyPeer {
     fn verify_server_cert(
         &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
+        key: &Cert<'_>,
+        others: &[Cert<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Tls<ServerCertVerified> {
+        self.check(key, others, ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(no_tls12())
+    fn verify_tls12_signature(&self, _: &[u8], _: &Cert<'_>, _: &DigitallySignedStruct) -> Tls<HandshakeSignatureValid> {
+        no_tls12()
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.verify(message, cert, dss)
+    fn verify_tls13_signature(&self, message: &[u8], key: &Cert<'_>, signed: &DigitallySignedStruct) -> Tls<HandshakeSignatureValid> {
+        self.verify(message, key, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -231,31 +210,16 @@ impl ClientCertVerifier for OnlyPeer {
         &[]
     }
 
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> std::result::Result<ClientCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
+    fn verify_client_cert(&self, key: &Cert<'_>, others: &[Cert<'_>], _: UnixTime) -> Tls<ClientCertVerified> {
+        self.check(key, others, ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(no_tls12())
+    fn verify_tls12_signature(&self, _: &[u8], _: &Cert<'_>, _: &DigitallySignedStruct) -> Tls<HandshakeSignatureValid> {
+        no_tls12()
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.verify(message, cert, dss)
+    fn verify_tls13_signature(&self, message: &[u8], key: &Cert<'_>, signed: &DigitallySignedStruct) -> Tls<HandshakeSignatureValid> {
+        self.verify(message, key, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

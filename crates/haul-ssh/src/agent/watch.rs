@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::link::Ticket;
 use super::ops;
 use super::session::Session;
-use super::wire::Writer;
+use super::wire::pack;
 use haul_core::lock::lock;
 use haul_net::tcp::{FINDING, Kernel, tolerate_losses};
 
@@ -14,13 +14,12 @@ use haul_net::tcp::{FINDING, Kernel, tolerate_losses};
 const DATA_MOST: usize = 64;
 
 /// The state of the data connections at the last check.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch {
     /// When data began to flow.
     begun: Option<Instant>,
-    since: Instant,
+    since: Option<Instant>,
     moved: u64,
-    /// Bytes a second.
     rate: f64,
     kernel: Kernel,
     /// More connections were allowed since.
@@ -36,21 +35,6 @@ const WATCHED: Duration = Duration::from_millis(500);
 /// The gain that twice as many connections must have.
 const GAIN: f64 = 1.2;
 
-impl Default for Watch {
-    fn default() -> Self {
-        Watch {
-            begun: None,
-            since: Instant::now(),
-            moved: 0,
-            rate: 0.0,
-            kernel: Kernel::default(),
-            widened: false,
-            settled: false,
-            tolerant: false,
-        }
-    }
-}
-
 impl Session {
     /// Lost segments: connections change to a congestion control that tolerates loss. If that is not allowed, or buffers are the
     /// limit, connections are added as long as they gain.
@@ -64,13 +48,13 @@ impl Session {
             return;
         }
         let begun = *watch.begun.get_or_insert_with(Instant::now);
-        let lasted = watch.since.elapsed();
+        let lasted = watch.since.get_or_insert_with(Instant::now).elapsed();
         if lasted < WATCHED {
             return;
         }
         let rate = (moved - watch.moved) as f64 / lasted.as_secs_f64();
         let before = std::mem::replace(&mut watch.rate, rate);
-        (watch.since, watch.moved) = (Instant::now(), moved);
+        (watch.since, watch.moved) = (Some(Instant::now()), moved);
         let here = Kernel::of(lock(&self.data).iter().map(|one| &one.socket));
         let kernel = here.with(self.facts(false).unwrap_or_default());
         let seen = kernel.since(std::mem::replace(&mut watch.kernel, kernel));
@@ -103,13 +87,8 @@ impl Session {
     /// The remote kernel's counters of the connections; with `tolerant` they change their congestion control first, and it is
     /// `None` where that is not allowed.
     fn facts(&self, tolerant: bool) -> Option<Kernel> {
-        let mut to = Writer::new();
-        to.flag(tolerant);
-        let answer = self.control.ask(ops::FACTS, &[&to.out], 0).and_then(Ticket::wait).ok()?;
-        let mut from = answer.body();
-        let done = from.flag().ok()?;
-        let mut number = || from.number().ok();
-        let kernel = Kernel { sent: number()?, again: number()?, busy: number()?, limited: number()? };
-        (done || !tolerant).then_some(kernel)
+        let answer = self.control.ask(ops::FACTS, &[&pack(tolerant)], 0).and_then(Ticket::wait).ok()?;
+        let (done, sent, again, busy, limited): (bool, _, _, _, _) = answer.body().get().ok()?;
+        (done || !tolerant).then_some(Kernel { sent, again, busy, limited })
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use haul_core::error::Result;
 use haul_core::lock::lock;
 use haul_core::store::RemoteWork;
 
@@ -12,19 +11,11 @@ use super::link::Ticket;
 use super::ops;
 use super::root::Root;
 use super::session::Session;
-use super::wire::Parser;
 use crate::link_saturation::NEAR;
 
 /// A question that went with a request which may have been the last.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(Mutex<Option<(Ticket, Instant)>>);
-
-/// As the remote host's account writes it.
-pub(super) fn remote_work(from: &mut Parser<'_>) -> Result<RemoteWork> {
-    let (reading, writing, metadata, cpu) = (from.duration()?, from.duration()?, from.duration()?, from.duration()?);
-    let processors = u32::try_from(from.number()?).unwrap_or(u32::MAX);
-    Ok(RemoteWork { reading, writing, metadata, cpu, processors, round_trip: None })
-}
 
 impl Root {
     /// Asks at the same time as the request that follows, so that the end of the run takes no round trip more. At most once in a
@@ -43,7 +34,7 @@ impl Session {
     /// What was done since `before`, in the session of that number. `None` where it is not told in time.
     pub(super) fn work_since(&self, before: (u64, RemoteWork)) -> Option<RemoteWork> {
         let trip = self.round_trip().unwrap_or_default();
-        let now = remote_work(&mut self.work(trip)?.body()).ok()?;
+        let now = self.work(trip)?.body().work().ok()?;
         // A remote haul that was started again has counted from zero.
         let before = if before.0 == self.id { before.1 } else { RemoteWork::default() };
         Some(RemoteWork {

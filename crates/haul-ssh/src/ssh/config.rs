@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 
+use crate::agent::has_aes;
+
 #[derive(Clone, Debug, Default)]
 pub struct Config(pub String);
 
@@ -54,16 +56,6 @@ fn choose(claimed: IpAddr, addresses: &[IpAddr], by_another: bool) -> Option<IpA
     // Behind address translation the host knows another address than ssh connected to. Where another host made the
     // connection, no address is known to be reachable from here.
     addresses.first().copied().filter(|_| !by_another)
-}
-
-/// Whether the processor has instructions for AES.
-fn has_aes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::is_x86_feature_detected!("aes");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    false
 }
 
 #[cfg(test)]

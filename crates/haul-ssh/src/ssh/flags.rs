@@ -49,7 +49,7 @@ pub struct Flags {
     #[arg(long)]
     pub no_direct: bool,
     /// Use these TCP ports for direct, encrypted data connections (as the firewall allows)
-    #[arg(long, value_name = "LOW:HIGH", value_parser = ports, conflicts_with = "no_direct")]
+    #[arg(long, value_name = "LOW:HIGH", value_parser = crate::agent::ports, conflicts_with = "no_direct")]
     pub data_ports: Option<(u16, u16)>,
     /// Let the remote host connect to this machine if this one cannot connect there
     #[arg(long, conflicts_with = "no_direct")]
@@ -69,15 +69,5 @@ fn remote_path(text: &str) -> Result<String, String> {
     match super::is_plain(text) {
         true => Ok(text.to_string()),
         false => Err("use only letters, digits and _ . / ~ + @ % = , : - (the remote shell reads it)".into()),
-    }
-}
-
-/// `50000:51000`, or one port.
-fn ports(text: &str) -> Result<(u16, u16), String> {
-    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
-    let (low, high) = text.split_once(':').unwrap_or((text, text));
-    match (port(low), port(high)) {
-        (Some(low), Some(high)) if low <= high => Ok((low, high)),
-        _ => Err("write LOW:HIGH, two numbers from 1 to 65535".into()),
     }
 }

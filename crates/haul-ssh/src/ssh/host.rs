@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_core::entry::{Kind, show as safe};
+use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{DataPath, Host, Location, OpenOptions};
 use haul_core::store::Store;
@@ -13,7 +13,7 @@ use haul_core::store::Store;
 use super::Login;
 use crate::agent::{self, RootOptions};
 use crate::script;
-use crate::sftp::{self, CHANNELS};
+use crate::sftp;
 use haul_core::lock::lock;
 
 /// How long the remote shell may take to say where a user is at home.
@@ -22,17 +22,15 @@ const ASKING: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct SshHost {
     pub route: Route,
-    pub(super) streams: Streams,
+    /// The connections of its data, in words, as far as they are known in advance.
+    pub(super) streams: String,
     /// The host has no haul and could have this one.
     pub(super) placeable: bool,
-    /// Data connections may be made.
     pub(super) direct: bool,
     pub(super) login: Arc<Login>,
-    /// The home directories of other users that were asked for.
     pub(super) homes: Mutex<HashMap<String, Home>>,
 }
 
-/// Where another user is at home.
 #[derive(Clone, Debug)]
 pub(super) enum Home {
     At(Vec<u8>),
@@ -40,52 +38,10 @@ pub(super) enum Home {
     Unknown,
 }
 
-/// What answers on the host.
 #[derive(Debug)]
 pub enum Route {
     Agent(agent::Host),
     Sftp(sftp::Host),
-}
-
-/// The connections of a host's data, as far as they are known in advance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Streams {
-    /// No data is moved, or it is not known.
-    Unknown,
-    /// Data connections beside ssh, if they can be made: to this host and port, or from there; as many as `--streams` says, or as
-    /// haul decides.
-    Direct {
-        to: Option<String>,
-        streams: Option<usize>,
-    },
-    Sessions(Option<usize>),
-    /// One session of ssh; with `direct` data connections beside it, if they can be made.
-    Single {
-        direct: bool,
-    },
-}
-
-impl Streams {
-    pub(super) fn words(&self) -> String {
-        match self {
-            Streams::Unknown => String::new(),
-            Streams::Direct { to, streams } => {
-                let to = to.as_ref().map_or_else(|| "from there".into(), |to| format!("to {}", safe(to.as_bytes())));
-                let streams = match streams {
-                    None => format!("up to {} streams", agent::DATA),
-                    Some(1) => "1 stream".into(),
-                    Some(streams) => format!("{streams} streams"),
-                };
-                format!(", direct TCP {to} ({streams}, TLS 1.3), else through ssh")
-            }
-            Streams::Sessions(Some(1)) => " (1 ssh session)".into(),
-            Streams::Sessions(streams) => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
-            Streams::Single { direct } => {
-                let direct = if *direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
-                format!(" ({direct}one ssh session: no private directory for the control socket of further sessions)")
-            }
-        }
-    }
 }
 
 /// The user and the rest of `~user/x`, where the name is one that no shell reads anything into.
@@ -206,7 +162,7 @@ impl Host for SshHost {
     }
 
     fn describe(&self) -> String {
-        let streams = self.streams.words();
+        let streams = &self.streams;
         let hint = if self.placeable { "; --install-agent installs haul" } else { "" };
         match &self.route {
             Route::Agent(_) => format!("by haul on the remote host{streams}"),

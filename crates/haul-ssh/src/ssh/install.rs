@@ -8,10 +8,10 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::{Algorithm, hex};
 
+use crate::private::unique;
 use crate::script::{SHA256, Said, Script, run};
 use crate::ssh::{Login, REMOTE_CACHE, REMOTE_OTHERS};
 
-/// This program, as it is to be installed.
 #[derive(Debug)]
 pub struct Program {
     file: File,
@@ -26,7 +26,6 @@ pub struct Program {
 /// What is where this program would be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// This very program.
     Same,
     /// Something under its name that is not this program: damaged, or of another build.
     Other,
@@ -115,9 +114,8 @@ impl Program {
     /// newest stays.
     pub fn place(&self, login: &Login) -> Result<Outcome> {
         let (version, digest) = (self.version, &self.digest);
-        let temporary = temporary_name();
         let script = format!(
-            "umask 077; d=\"{REMOTE_CACHE}\"; t={temporary}; \
+            "umask 077; d=\"{REMOTE_CACHE}\"; t=.new-{:016x}; \
              no() {{ rm -f \"$t\"; printf \"%s\\n\" \"$*\"; exit 1; }}; \
              e=`mkdir -p \"$d\" 2>&1` || no failed \"$e\"; cd \"$d\" || no failed \"$d cannot be entered\"; \
              trap \"rm -f $t; exit 1\" 1 2 15; \
@@ -129,7 +127,8 @@ impl Program {
              printf \"home %s\\n\" \"$HOME\"; printf \"placed %s\\n\" \"$PWD/haul-{version}\"; \
              ls -td haul-[0-9]* 2>/dev/null | tail -n +3 | while read -r f; do \
              case \"$f\" in haul-{version}) ;; *) rm -f \"./$f\";; esac; done; \
-             find . -name \".new-*\" -mtime +0 -exec rm -f {{}} + 2>/dev/null"
+             find . -name \".new-*\" -mtime +0 -exec rm -f {{}} + 2>/dev/null",
+            unique()
         );
         let mut file = self.file.try_clone().map_err(|e| Error::io(e, OP))?;
         file.rewind().map_err(|e| Error::io(e, OP))?;
@@ -172,10 +171,4 @@ fn outcome(output: &Said) -> Result<Outcome> {
         }
         None => failed(ErrorKind::Other, "the remote host reported no result".into()),
     }
-}
-
-/// No two runs write into one file.
-fn temporary_name() -> String {
-    use std::hash::BuildHasher;
-    format!(".new-{:016x}", std::collections::hash_map::RandomState::new().hash_one(std::process::id()))
 }

@@ -7,7 +7,7 @@ mod wrapped;
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::Target;
 use super::config::Config;
 use super::messages::{Entered, Messages, Whose};
 use crate::agent::{Pipes, widen};
-use crate::private::private_directory;
+use crate::private::{private_directory, unique};
 use crate::sftp::{Channel, SPEAK};
 use haul_core::lock::lock;
 use haul_net::child;
@@ -41,7 +41,8 @@ const SESSION: Duration = Duration::from_secs(30);
 /// Options that must be so, before those of the user: the first value of an option counts.
 const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
 
-/// A login that several sessions share.
+type Ended = std::io::Result<Option<ExitStatus>>;
+
 #[derive(Debug)]
 pub struct Login {
     target: Target,
@@ -52,19 +53,16 @@ pub struct Login {
     exit: Mutex<Option<Exit>>,
     messages: Messages,
     further: Mutex<Further>,
-    /// Sessions so far.
     sessions: AtomicUsize,
-    /// One beside the first: non-interactive, with a connection of its own, and nobody sees what it prints.
+    /// One beside the first: non-interactive, with a connection of its own, its messages are not shown.
     is_further: bool,
     /// Options against what in the user's configuration no session of haul works with.
     undone: OnceLock<Vec<String>>,
-    /// What ssh used for the last login.
     used: Mutex<Option<Config>>,
     /// No session waits longer for its other end.
     until: OnceLock<Instant>,
 }
 
-/// Who is logged in.
 #[derive(Debug)]
 enum Master {
     /// Our own, behind the private socket.
@@ -83,16 +81,15 @@ impl Login {
         if bad(&target.host) || target.user.as_deref().is_some_and(bad) || target.jump.as_deref().is_some_and(bad) {
             return Err(Error::new(ErrorKind::Usage, "connect").because("not a valid host or user name"));
         }
-        let socket = private_directory().map(|place| place.join(socket_name()));
-        let (master, messages, further, sessions) = (Mutex::default(), Messages::default(), Mutex::default(), AtomicUsize::new(0));
+        let socket = private_directory().map(|place| place.join(format!("s{:012x}", unique() & 0xffff_ffff_ffff)));
         Ok(Login {
             target,
             socket,
-            master,
+            master: Mutex::default(),
             exit: Mutex::default(),
-            messages,
-            further,
-            sessions,
+            messages: Messages::default(),
+            further: Mutex::default(),
+            sessions: AtomicUsize::new(0),
             is_further: false,
             undone: OnceLock::new(),
             used: Mutex::default(),
@@ -137,7 +134,6 @@ impl Login {
         command
     }
 
-    /// The SFTP subsystem in a session of its own.
     pub fn sftp(&self) -> Result<Channel> {
         if let Some(other) = self.another() {
             return other.sftp();
@@ -166,7 +162,7 @@ impl Login {
         Ok(Pipes { input, output, transport: Box::new(child) })
     }
 
-    /// The same, over a socket that is its standard input and output.
+    /// As `run`, over a socket that is its standard input and output.
     pub fn run_over(&self, command_line: &str, socket: std::os::fd::OwnedFd) -> Result<Child> {
         let (mut command, _) = self.session()?;
         command.arg("--").arg(&self.target.host).arg(command_line);
@@ -196,11 +192,7 @@ impl Login {
             *master = None;
         }
         let again = matches!(&*master, Some(Master::Each));
-        let standing = match master.take() {
-            Some(standing) => standing,
-            None => self.log_in(false)?,
-        };
-        let standing = master.insert(standing);
+        let standing = self.standing(&mut master, false)?;
         if again {
             return Err(Error::new(ErrorKind::Unsupported, "connect").because("another session would need another login"));
         }
@@ -223,16 +215,12 @@ impl Login {
     pub fn enter(&self) -> Result<Entered> {
         let mut master = lock(&self.master);
         let begun = Instant::now();
-        let standing = match master.take() {
-            Some(standing) => standing,
-            None => self.log_in(true)?,
-        };
-        let took = begun.elapsed();
-        let whose = match master.insert(standing) {
+        let whose = match self.standing(&mut master, true)? {
             Master::Own(_) => Whose::Ours,
             Master::Users(_) => Whose::Users,
             Master::Each => Whose::Each,
         };
+        let took = begun.elapsed();
         // The last bytes may still be in the pipe.
         let until = Instant::now() + Duration::from_millis(300);
         while whose == Whose::Ours && !self.messages.text().contains("Authenticated to ") && Instant::now() < until {
@@ -241,16 +229,18 @@ impl Login {
         Ok(Entered::new(took, whose, &self.messages.text()))
     }
 
-    /// Logs in, if nobody has, and tells whether several sessions share the login: with one of its own each nothing is begun.
+    /// Logs in if necessary, and returns whether sessions share the login. Where each has its own, none is begun.
     pub fn is_shared(&self) -> Result<bool> {
         let mut master = lock(&self.master);
-        let standing = match master.take() {
-            Some(standing) => standing,
-            None => self.log_in(false)?,
-        };
-        let is_shared = !matches!(standing, Master::Each);
-        *master = is_shared.then_some(standing);
+        let is_shared = !matches!(self.standing(&mut master, false)?, Master::Each);
+        master.take_if(|_| !is_shared);
         Ok(is_shared)
+    }
+
+    /// The login there is, or a new one.
+    fn standing<'a>(&self, master: &'a mut Option<Master>, verbose: bool) -> Result<&'a mut Master> {
+        let standing = master.take().map_or_else(|| self.log_in(verbose), Ok)?;
+        Ok(master.insert(standing))
     }
 
     /// Whether there can be only one session: another would be another login, for which a person may be asked.
@@ -271,7 +261,7 @@ impl Login {
     }
 
     /// With `verbose` ssh prints how it logs in. A server that has too many logins under way (MaxStartups) closes further ones before
-    /// anybody is asked: these are tried again.
+    /// it asks a question: these are tried again.
     fn log_in(&self, verbose: bool) -> Result<Master> {
         let mut tries = 0;
         loop {
@@ -312,35 +302,14 @@ impl Login {
         let _ = std::fs::remove_file(socket);
         let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
         ours.extend(config.as_ref().and_then(Config::ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()));
-        // Whoever has silenced ssh does not hear of how it logs in, either.
+        // Where ssh is silenced, how it logs in is not shown, either.
         let is_silenced = matches!(config.as_ref().and_then(|config| config.get("loglevel")), Some("QUIET" | "FATAL" | "ERROR"));
         let may_widen = self.target.moves_data && self.target.logins.is_none() && !is_silenced;
         if verbose || may_widen {
             ours.push("LogLevel=DEBUG1".into());
         }
-        let mut command = self.ssh(&ours, true);
-        command.args(["-N", "--"]).arg(&self.target.host);
-        // ssh asks a person on the terminal itself, whatever these are. What it prints for one (a banner, a warning, a key to be
-        // touched) is passed on to wherever standard error goes.
-        let (stderr, shown) = self.messages.pipe(!(self.is_further || verbose && is_silenced))?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        let mut child = child::start_with_us(command)?;
-        let until = Instant::now() + LOGIN;
         // The socket is there as soon as the login is.
-        while !socket.exists() {
-            if !matches!(child.try_wait(), Ok(None)) {
-                shown.finish(true);
-                let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before the login");
-                return Err(self.explain(e.remedy_is(Remedy::Reconnect)));
-            }
-            if Instant::now() > until {
-                child::end(&mut child);
-                shown.finish(true);
-                return Err(self.explain(Error::new(ErrorKind::TimedOut, "connect").because("the login took too long")));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        shown.finish(false);
+        let child = self.start(&ours, !(self.is_further || verbose && is_silenced), |_| socket.exists())?;
         self.messages.keep_first();
         if !wrapped::is_ssh(&child) {
             let mut exit = self.ssh(&[self.control_path()], false);
@@ -354,23 +323,33 @@ impl Login {
     /// later commands, the user's own too, log in no more.
     fn start_users_master(&self, config: &Config) -> Result<Master> {
         let ciphers: Vec<OsString> = config.ciphers().map(|ciphers| format!("Ciphers={ciphers}").into()).into_iter().collect();
-        let mut command = self.ssh(&ciphers, true);
+        let socket = config.get("controlpath");
+        // It leaves as soon as the login is there; a child of its own serves the socket.
+        let is_in = |ended: &Ended| matches!(ended, Ok(Some(status)) if status.success()) && self.users_master(socket).unwrap_or(false);
+        self.start(&ciphers, true, is_in)?;
+        Ok(Master::Users(socket.map(str::to_string)))
+    }
+
+    /// Starts an ssh without a session, and returns it once it `is_in`. It asks a person on the terminal itself, whatever its input and
+    /// output are. What it prints for one (a banner, a warning, a key to be touched) goes to standard error if it is `shown`.
+    fn start(&self, first: &[OsString], shown: bool, is_in: impl Fn(&Ended) -> bool) -> Result<Child> {
+        let mut command = self.ssh(first, true);
         command.args(["-N", "--"]).arg(&self.target.host);
-        let (stderr, shown) = self.messages.pipe(true)?;
+        let (stderr, shown) = self.messages.pipe(shown)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = child::start_with_us(command)?;
         let until = Instant::now() + LOGIN;
-        // It leaves as soon as the login is there; a child of its own serves the socket.
         let e = loop {
-            match child.try_wait() {
+            let ended = child.try_wait();
+            if is_in(&ended) {
+                shown.finish(false);
+                return Ok(child);
+            }
+            match ended {
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
                 Ok(None) => {
                     child::end(&mut child);
                     break Error::new(ErrorKind::TimedOut, "connect").because("the login took too long");
-                }
-                Ok(Some(status)) if status.success() && self.users_master(config.get("controlpath")).unwrap_or(false) => {
-                    shown.finish(false);
-                    return Ok(Master::Users(config.get("controlpath").map(str::to_string)));
                 }
                 _ => break Error::new(ErrorKind::Broken, "connect").because("ssh ended before the login").remedy_is(Remedy::Reconnect),
             }
@@ -433,13 +412,6 @@ fn is_turned_away(text: &str) -> bool {
                 ["kex_exchange_identification: ", "ssh_exchange_identification: ", "banner exchange: "].iter().any(|at| line.contains(at));
             early && ["Connection closed by", "Connection reset by"].iter().any(|what| line.contains(what))
         })
-}
-
-/// A name that no other login of this user has.
-fn socket_name() -> String {
-    use std::hash::BuildHasher;
-    let number = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
-    format!("s{:012x}", number & 0xffff_ffff_ffff)
 }
 
 impl Drop for Login {

@@ -27,13 +27,11 @@ const HAULS: [&str; 5] = ["debug1: ", "Authenticated to ", "Transferred: ", "Byt
 /// How long the reason of a failure may be on its way. A program that ssh has started may keep the pipe open.
 const REASON: Duration = Duration::from_secs(1);
 
-/// The output of the ssh that was started last.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     text: Arc<Mutex<Vec<u8>>>,
     /// What the login printed, which later sessions replace in `text`.
     first: Arc<Mutex<String>>,
-    /// Pipes that have not ended.
     open: Arc<AtomicUsize>,
 }
 
@@ -135,7 +133,7 @@ impl Messages {
                 Ok(_) => {}
                 Err(_) => return,
             }
-            // Whoever finds the pipe empty finds here what was in it.
+            // Locked first: a caller that finds the pipe empty finds its bytes here.
             let mut held = lock(&shown.held);
             let count = from.read(&mut buffer).unwrap_or(0);
             if count > 0 && !held.is_over {
@@ -198,7 +196,6 @@ impl Messages {
 
 const UNRESOLVED: &str = "Could not resolve hostname ";
 
-/// Whether a line is more than the usual.
 fn is_telling(line: &&str) -> bool {
     let idle = ["Warning: Permanently added", "debug"].iter().chain(&HAULS).any(|words| line.starts_with(words));
     !line.trim().is_empty() && !idle
@@ -231,7 +228,6 @@ fn classify(text: &str) -> (Option<ErrorKind>, Option<&'static str>) {
     found.map(|(_, kind, hint)| (kind, hint)).unzip()
 }
 
-/// Whose connection the sessions go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     Ours,
@@ -241,7 +237,6 @@ pub enum Whose {
     Each,
 }
 
-/// How a login came about.
 #[derive(Clone, Debug)]
 pub struct Entered {
     pub took: Duration,

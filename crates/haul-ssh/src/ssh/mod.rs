@@ -32,16 +32,13 @@ pub struct Target {
     pub port: Option<u16>,
     /// `-e CMD`: the program and its arguments in place of `ssh`.
     pub command: Vec<OsString>,
-    /// `-F FILE`.
     pub config: Option<PathBuf>,
-    /// `-J HOST`.
     pub jump: Option<String>,
     pub identities: Vec<PathBuf>,
     /// `--ssh-option`: values for ssh's `-o`.
     pub options: Vec<OsString>,
     /// So many logins, those after the first without questions; `None`: more than one if that gains, see [`Login::widen`].
     pub logins: Option<usize>,
-    /// The run moves data.
     pub moves_data: bool,
     /// Nothing from the host for this long ends a session; default 300 s.
     pub idle_timeout: Option<Duration>,

@@ -33,7 +33,6 @@ pub const SFTP: Scheme = Scheme(&Syntax {
 #[derive(Debug)]
 pub struct SshProvider;
 
-/// Whether haul on the host is not to be used.
 pub fn is_plain(flags: &Flags, location: &Location) -> bool {
     location.scheme == SFTP || flags.no_agent
 }

@@ -13,7 +13,7 @@ use haul_core::place::Location;
 use haul_core::units;
 
 use super::flags::Flags;
-use super::host::{Route, SshHost, Streams};
+use super::host::{Route, SshHost};
 use super::install::{self, Installed, Outcome, Program};
 use super::routes::Routes;
 use super::{Login, Target, remote_command};
@@ -33,7 +33,6 @@ pub struct Reach {
     pub login: Arc<Login>,
     /// The host as the user reaches it.
     pub endpoint: String,
-    /// Its name, as typed.
     name: String,
     flags: Flags,
     site: agent::Site,
@@ -102,25 +101,39 @@ impl Reach {
                 Route::Sftp(host.with_stripes(self.access.streams).with_logins(self.widen()))
             }
         };
-        let (streams, is_single) = (self.access.streams, self.login.is_single());
-        let streams = match &route {
-            _ if !self.access.moves_data => Streams::Unknown,
-            Route::Sftp(_) if is_single => Streams::Single { direct: false },
-            Route::Sftp(_) => streams.map_or(Streams::Unknown, |streams| Streams::Sessions(Some(streams))),
-            Route::Agent(host) => {
-                let port = host.data_port().filter(|_| self.is_direct());
-                let to = port
-                    .map(|port| if self.name.contains(':') { format!("[{}]:{port}", self.name) } else { format!("{}:{port}", self.name) });
-                match to {
-                    to if is_single => Streams::Single { direct: to.is_some() },
-                    Some(to) => Streams::Direct { to: Some(to), streams },
-                    None if self.is_direct() && self.flags.accept => Streams::Direct { to: None, streams },
-                    None => Streams::Sessions(streams),
-                }
-            }
-        };
+        let streams = self.streams(&route);
         let direct = !self.flags.no_direct;
         Ok(SshHost { route, streams, placeable: self.placeable, direct, login: self.login.clone(), homes: Mutex::default() })
+    }
+
+    /// The connections of the host's data, as far as they are known in advance.
+    fn streams(&self, route: &Route) -> String {
+        let (streams, is_single) = (self.access.streams, self.login.is_single());
+        let single = |direct| format!(" ({direct}one ssh session: no private directory for the control socket of further sessions)");
+        let sessions = || match streams {
+            Some(1) => " (1 ssh session)".to_string(),
+            streams => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
+        };
+        let port = match route {
+            _ if !self.access.moves_data => return String::new(),
+            Route::Sftp(_) if is_single => return single(String::new()),
+            Route::Sftp(_) => return streams.map_or_else(String::new, |_| sessions()),
+            Route::Agent(host) => host.data_port().filter(|_| self.is_direct()),
+        };
+        let name = show(if self.name.contains(':') { format!("[{}]", self.name) } else { self.name.clone() }.as_bytes());
+        let to = match port {
+            Some(_) if is_single => return single(format!("up to {} streams or ", agent::DATA)),
+            None if is_single => return single(String::new()),
+            Some(port) => format!("to {name}:{port}"),
+            None if self.is_direct() && self.flags.accept => "from there".into(),
+            None => return sessions(),
+        };
+        let streams = match streams {
+            None => format!("up to {} streams", agent::DATA),
+            Some(1) => "1 stream".into(),
+            Some(streams) => format!("{streams} streams"),
+        };
+        format!(", direct TCP {to} ({streams}, TLS 1.3), else through ssh")
     }
 
     /// A host that runs commands and has no SFTP can have haul.
@@ -131,7 +144,6 @@ impl Reach {
         }
     }
 
-    /// Sessions of ssh at the most.
     fn sessions(&self) -> usize {
         self.access.streams.unwrap_or(CHANNELS)
     }
@@ -271,7 +283,7 @@ struct EarlySftp(Mutex<Option<JoinHandle<Result<Channel>>>>);
 impl EarlySftp {
     fn begin(login: &Arc<Login>) -> EarlySftp {
         let login = login.clone();
-        // Without the thread it begins later. Nobody waits for one that is not needed.
+        // Without the thread it begins later. One that is not needed is not waited for.
         EarlySftp(Mutex::new(std::thread::Builder::new().name("session".into()).spawn(move || login.sftp()).ok()))
     }
 

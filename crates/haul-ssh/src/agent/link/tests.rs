@@ -32,7 +32,7 @@ fn a_heartbeat_is_no_answer_where_there_is_a_limit_for_answers() {
     let (begun, ticket) = (Instant::now(), link.ask(9, &[], 0).expect("sent"));
     let waiting = std::thread::spawn(move || ticket.wait());
     while !waiting.is_finished() && begun.elapsed() < Duration::from_secs(60) {
-        // Once the link is over nobody takes them.
+        // Once the link is over they are refused.
         let _ = beats.send(head(kind::HEARTBEAT, 0), &[]);
         std::thread::sleep(SILENT / 7);
     }
@@ -45,7 +45,7 @@ fn who_waits_for_room_finds_out_that_the_links_are_silent() {
     let window = Arc::new(Window::default());
     let (first, _taken) = to_silence(&window);
     let (second, _also) = to_silence(&window);
-    // All room is taken by requests whose answers nobody waits for.
+    // All room is taken by requests whose answers are not waited for.
     let held: Vec<Ticket> = (0..2).map(|_| first.ask(9, &[], WINDOW / 2).expect("sent")).collect();
     // By another link, and by the same one.
     let asked = second.ask(9, &[], WINDOW / 4).expect("the silent link gives back what it held");

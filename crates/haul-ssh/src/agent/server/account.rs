@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use haul_core::bundle::Spent;
+use haul_core::store::RemoteWork;
 
 use crate::agent::ops;
-use crate::agent::wire::Writer;
 
 /// Nanoseconds since the process began to serve.
 #[derive(Debug, Default)]
@@ -41,13 +41,16 @@ impl Account {
         add(&self.metadata, spent.metadata);
     }
 
-    /// Reading, writing, metadata, processor time; then the number of processors.
-    pub fn write(&self, to: &mut Writer) {
-        for time in [&self.reading, &self.writing, &self.metadata] {
-            to.number(time.load(Ordering::Relaxed));
-        }
+    pub fn work(&self) -> RemoteWork {
+        let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        to.duration(Duration::new(cpu.tv_sec.try_into().unwrap_or(0), cpu.tv_nsec.try_into().unwrap_or(0)));
-        to.number(std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
+        RemoteWork {
+            reading: time(&self.reading),
+            writing: time(&self.writing),
+            metadata: time(&self.metadata),
+            cpu: cpu.try_into().unwrap_or_default(),
+            processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            round_trip: None,
+        }
     }
 }

@@ -16,7 +16,6 @@ use rustix::io::Errno;
 
 use crate::agent::ops;
 
-/// The directory that is served.
 #[derive(Debug)]
 pub struct Confined {
     dir: OwnedFd,
@@ -109,7 +108,6 @@ impl Confined {
         Ok([b"/", below.as_os_str().as_bytes()].concat())
     }
 
-    /// Whether a request may be served at all.
     pub fn allow(&self, kind: u8) -> Result<()> {
         let denied = |reason: &str| Err(Error::new(ErrorKind::Denied, "ask").because(reason));
         match kind {
@@ -139,7 +137,6 @@ pub fn proc_path(fd: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Whether a request changes nothing.
 fn only_reads(kind: u8) -> bool {
     matches!(
         kind,
@@ -159,7 +156,6 @@ fn only_reads(kind: u8) -> bool {
             | ops::GET_BUNDLE
             | ops::READ_XATTRS
             | ops::DIGEST
-            | ops::SPACE
             | ops::VOLUME
             | ops::FORGET
             | ops::SIGNATURE

@@ -11,7 +11,7 @@ use haul_core::signature::wire;
 use haul_core::store::Source;
 
 use super::{Agent, Reply};
-use crate::agent::wire::{Parser, Writer};
+use crate::agent::wire::{Parser, pack};
 
 /// Bytes that are read before the other end gets what was found in them.
 const REPORT: u64 = 32 << 20;
@@ -22,13 +22,10 @@ impl Agent {
     /// Parts while the file is read: the number of bytes since the last part, then the next bytes of the encoded signature. At the end
     /// the size of the version.
     pub(super) fn signature(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
-        let file = self.files.get(from.number()?)?;
-        let average = from.small()?;
+        let file = self.files.get(from.get()?)?;
+        let average = from.get()?;
         let part = |read: u64, encoded: &[u8]| {
-            let mut to = Writer::new();
-            to.number(read);
-            to.out.extend_from_slice(encoded);
-            if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "signature")) }
+            if reply.more(&[&pack(read), encoded].concat()) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "signature")) }
         };
         let (mut read, mut sent) = (0, 0);
         let mut encoded = wire::header(average).to_vec();
@@ -46,9 +43,7 @@ impl Agent {
         let Some(signature) = signature else { return Err(Error::new(ErrorKind::Unsupported, "signature")) };
         wire::encode(&signature.chunks()[sent..], &mut encoded);
         part(read, &encoded)?;
-        let mut to = Writer::new();
-        to.number(signature.size());
-        reply.done(&[&to.out]);
+        reply.done(&[&pack(signature.size())]);
         Ok(())
     }
 }

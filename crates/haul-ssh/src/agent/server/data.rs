@@ -1,7 +1,7 @@
 //! Data connections of the remote host: beside ssh, in either direction.
 
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_core::error::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use haul_core::lock::lock;
 use haul_net::tcp::{self, Kernel};
 
 /// Connections that one request may ask for.
-const MOST: u64 = 64;
+const MOST: usize = 64;
 
 /// The sockets, for what the kernel knows of them, and the port.
 #[derive(Default)]
@@ -66,23 +66,6 @@ impl Data {
     }
 }
 
-pub fn fingerprint(from: &mut Parser<'_>) -> Result<Fingerprint> {
-    from.bytes()?.try_into().map(Fingerprint).map_err(|_| protocol_error("a fingerprint of the wrong length"))
-}
-
-fn port(from: &mut Parser<'_>) -> Result<u16> {
-    u16::try_from(from.number()?).map_err(|_| protocol_error("an impossible port"))
-}
-
-pub fn address(from: &mut Parser<'_>) -> Result<IpAddr> {
-    from.words()?.parse().map_err(|_| protocol_error("an impossible address"))
-}
-
-/// Key, address, port: where a connection is to be made.
-pub fn endpoint(from: &mut Parser<'_>) -> Result<(Fingerprint, SocketAddr)> {
-    Ok((fingerprint(from)?, SocketAddr::new(address(from)?, port(from)?)))
-}
-
 impl Agent {
     pub(super) fn identity(&self) -> Result<&Identity> {
         let none = || Error::new(ErrorKind::Unsupported, "connect").because("the system gives no random numbers");
@@ -98,25 +81,25 @@ impl Agent {
     /// Key, ports, how many connections; answers with the port, and how many of them the site allows. With none the open port is
     /// closed.
     pub(super) fn listen(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let (key, low, high, count) = (fingerprint(from)?, port(from)?, port(from)?, from.number()?.min(MOST));
+        let (key, ports, count): (_, Ports, usize) = from.get()?;
         let closed = self.data.replace_port();
         if count == 0 {
             return Ok(());
         }
         let (address, _) = self.ssh_addresses()?;
         let over = move || closed.load(Ordering::Relaxed);
-        let until = Until { count: self.allowed(count)?, within: self.options.listening, over };
+        let until = Until { count: self.allowed(count.min(MOST))?, within: self.options.listening, over };
         let allowed = until.count;
-        self.accept((high > 0).then_some((low, high)), Peer { key, address, reader: false }, until, to)?;
-        to.number(allowed as u64);
+        self.accept(ports, Peer { key, address, reader: false }, until, to)?;
+        to.put(allowed);
         Ok(())
     }
 
     /// Of so many connections, those that the site allows.
-    fn allowed(&self, count: u64) -> Result<usize> {
+    fn allowed(&self, count: usize) -> Result<usize> {
         let site = &self.options.site;
         site.check()?;
-        let allowed = site.bound(count as usize, lock(&self.data.sockets).len());
+        let allowed = site.bound(count, lock(&self.data.sockets).len());
         if allowed > 0 {
             return Ok(allowed);
         }
@@ -140,7 +123,7 @@ impl Agent {
         let listener = Listener::new(own, ports, config, peer.address)?;
         let at = SocketAddr::new(own, listener.port()?);
         self.log.line(format!("agent listens on {at} for {} connections from {}", until.count, peer.address));
-        to.number(at.port().into());
+        to.put(at.port());
         let agent = self.clone();
         let each: Arc<dyn Fn(EncryptedLink) + Send + Sync> = Arc::new(move |link| agent.serve_encrypted(link, peer.reader));
         listener.accept_on_thread(until, ABANDONED, each)
@@ -148,34 +131,20 @@ impl Agent {
 
     /// Key, address, port, how many; answers with how many were made.
     pub(super) fn connect(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let ((key, at), count) = (endpoint(from)?, from.number()?.min(MOST));
+        let (key, at, count): (_, SocketAddr, usize) = from.get()?;
         if at.ip() != self.ssh_addresses()?.0 {
             return Err(protocol_error("a connection to a machine from which ssh did not come"));
         }
-        let count = self.allowed(count)?;
+        let count = self.allowed(count.min(MOST))?;
         let config = self.identity()?.connector(key, &self.options.site.suites)?;
-        let (made, failed) = (AtomicU64::new(0), Mutex::new(None));
-        std::thread::scope(|scope| {
-            for _ in 0..count {
-                let (agent, config, made, failed) = (self.clone(), config.clone(), &made, &failed);
-                let one = move || match direct::connect(at, config, ABANDONED) {
-                    Err(e) => _ = lock(failed).get_or_insert(e),
-                    Ok(link) => {
-                        let serve = move || agent.serve_encrypted(link, false);
-                        let served = std::thread::Builder::new().name("link".into()).spawn(serve).is_ok();
-                        made.fetch_add(u64::from(served), Ordering::Relaxed);
-                    }
-                };
-                // Without the thread there is one connection less.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, one);
-            }
+        let (made, failed) = direct::connect_all(count, |_| {
+            let (agent, link) = (self.clone(), direct::connect(at, config.clone(), ABANDONED)?);
+            let serve = move || agent.serve_encrypted(link, false);
+            Ok(std::thread::Builder::new().name("link".into()).spawn(serve).is_ok())
         });
-        match (made.into_inner(), failed.into_inner().unwrap_or_default()) {
-            (0, Some(e)) => Err(e),
-            (made, _) => {
-                to.number(made);
-                Ok(())
-            }
+        match failed {
+            Some(e) if made == 0 => Err(e),
+            _ => Ok(_ = to.put(made)),
         }
     }
 

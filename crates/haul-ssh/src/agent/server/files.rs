@@ -12,7 +12,6 @@ use crate::agent::ops;
 use crate::agent::wire::protocol_error;
 use haul_core::lock::lock;
 
-/// Open files at the most: a peer that opens without end is stopped.
 const MOST: usize = 16 << 10;
 
 pub enum Open {
@@ -36,16 +35,10 @@ impl Open {
     }
 }
 
-#[derive(Clone)]
-enum File {
-    /// It is being opened: what uses it waits.
-    Expected,
-    Open(Arc<Open>),
-}
-
 #[derive(Default)]
 pub struct Files {
-    files: Mutex<HashMap<u64, File>>,
+    /// `None` while one is being opened: what uses it waits.
+    files: Mutex<HashMap<u64, Option<Arc<Open>>>>,
     opened: Condvar,
 }
 
@@ -57,7 +50,7 @@ impl Files {
             if files.len() >= MOST {
                 return Err(protocol_error("too many open files"));
             }
-            files.insert(frame.body().number()?, File::Expected);
+            files.insert(frame.body().get()?, None);
         }
         Ok(())
     }
@@ -65,7 +58,7 @@ impl Files {
     /// It could not be opened: nothing has to wait for it any more.
     pub fn failed(&self, frame: &Frame) {
         if opens(frame.kind)
-            && let Ok(number) = frame.body().number()
+            && let Ok(number) = frame.body().get()
         {
             lock(&self.files).remove(&number);
             self.opened.notify_all();
@@ -73,7 +66,7 @@ impl Files {
     }
 
     pub fn insert(&self, number: u64, open: Open) {
-        lock(&self.files).insert(number, File::Open(Arc::new(open)));
+        lock(&self.files).insert(number, Some(Arc::new(open)));
         self.opened.notify_all();
     }
 
@@ -81,8 +74,8 @@ impl Files {
         let mut files = lock(&self.files);
         loop {
             match files.get(&number) {
-                Some(File::Open(open)) => return Ok(open.clone()),
-                Some(File::Expected) => {}
+                Some(Some(open)) => return Ok(open.clone()),
+                Some(None) => {}
                 // By this operation and kind the requesting end knows that it has to open it again.
                 None => return Err(Error::new(ErrorKind::NotFound, "use").because("the file is not open")),
             }

@@ -25,12 +25,10 @@ impl Heard {
         self.at.fetch_max(self.now(), Ordering::Relaxed);
     }
 
-    /// How long nothing has been heard.
     pub fn silence(&self) -> Duration {
         Duration::from_millis(self.now().saturating_sub(self.at.load(Ordering::Relaxed)))
     }
 
-    /// Since the agent began.
     pub fn age(&self) -> Duration {
         self.begun.elapsed()
     }

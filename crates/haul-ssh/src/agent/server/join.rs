@@ -15,7 +15,7 @@ use rustix::net::{
 
 use super::Agent;
 use crate::agent::greeting::is_word;
-use crate::private::private_directory;
+use crate::private::{private_directory, unique};
 
 /// Where others join: a socket in a directory that only this user can enter.
 #[derive(Default)]
@@ -36,7 +36,7 @@ const AGENT: &str = "agent-";
 /// A socket so old is not one whose agent has just bound it and does not listen yet.
 const OLD: Duration = Duration::from_secs(60);
 
-/// Removes sockets on which nobody listens any more: an agent that was killed leaves its own.
+/// Removes sockets without a listener: an agent that was killed leaves its own.
 fn sweep(place: &Path) {
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let is_agents = entry.file_name().as_encoded_bytes().starts_with(AGENT.as_bytes());
@@ -50,19 +50,16 @@ fn sweep(place: &Path) {
 
 impl Joining {
     pub fn new() -> Joining {
-        use std::hash::BuildHasher;
         if let Some(place) = private_directory() {
             sweep(&place);
         }
-        let number = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
-        let word = format!("{number:016x}");
+        let word = format!("{:016x}", unique());
         let path = socket_of(&word);
         let listener = path.as_ref().and_then(|path| UnixListener::bind(path).ok());
         let word = listener.is_some().then_some(word);
         Joining { listener, path, word }
     }
 
-    /// Accepts further sessions, for as long as the process lives.
     pub fn listen(&self, agent: &Arc<Agent>) {
         let Some(listener) = self.listener.as_ref().and_then(|listener| listener.try_clone().ok()) else { return };
         let agent = agent.clone();

@@ -4,12 +4,10 @@ use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// The socket of the system's log.
 const LOG: &str = "/dev/log";
 /// Facility "auth", as sftp-server's, and severity "info".
 const PRIORITY: u8 = 4 * 8 + 6;
 
-/// The system's log, where there is one.
 #[derive(Debug, Default)]
 pub struct Log(Option<UnixDatagram>);
 
@@ -24,7 +22,6 @@ impl Log {
         Log(socket.filter(|socket| socket.set_nonblocking(true).is_ok()))
     }
 
-    /// One line; what would be a control character in it is a blank.
     pub fn line(&self, text: impl fmt::Display) {
         if let Some(socket) = &self.0 {
             let text: String = text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

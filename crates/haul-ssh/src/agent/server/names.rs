@@ -4,8 +4,7 @@ use haul_core::entry::{Dir, Entry, Name};
 use haul_core::error::Result;
 
 use super::Root;
-use crate::agent::spec::OwnedSpec;
-use crate::agent::wire::Parser;
+use crate::agent::wire::{Parser, protocol_error};
 
 /// Directories are numbered in the order in which the frame names them.
 pub struct Names<'a> {
@@ -19,8 +18,11 @@ impl<'a> Names<'a> {
     }
 
     pub fn dir(&mut self, from: &mut Parser<'_>) -> Result<Dir> {
-        let root = self.root;
-        from.dir(&mut self.dirs, &mut |path| root.dir(path))
+        let at: usize = from.get()?;
+        if at == self.dirs.len() {
+            self.dirs.push(self.root.dir(from.get()?)?);
+        }
+        self.dirs.get(at).cloned().ok_or_else(|| protocol_error("an unknown directory number"))
     }
 
     pub fn name(&mut self, from: &mut Parser<'_>) -> Result<Name> {
@@ -35,11 +37,5 @@ impl<'a> Names<'a> {
 
     pub fn entries(&mut self, from: &mut Parser<'_>) -> Result<Vec<Entry>> {
         (0..from.count()?).map(|_| self.entry(from)).collect()
-    }
-
-    /// What a file is to become.
-    pub fn spec(&mut self, from: &mut Parser<'_>) -> Result<OwnedSpec> {
-        let entry = self.entry(from)?;
-        Ok(OwnedSpec { entry, keep: from.mask()?, chunk: from.number()?, in_place: from.flag()?, sync: from.flag()? })
     }
 }

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Found, MetaSpec, Owners, Store, Token};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Found, MetaSpec, Owners, Receipt, ServerSide, ServerSideOp, Spec, Store, Token};
 use haul_core::user_names::LocalOwners;
+use haul_net::tcp::Kernel;
 
 use super::bundles::{get_bundle, put_bundle};
 use super::confined::{proc_path, refuse_links};
@@ -20,13 +22,10 @@ use super::listing::list;
 use super::names::Names;
 use super::{Agent, Reply, Root};
 use crate::agent::frame::Frame;
+use crate::agent::greeting::boot;
 use crate::agent::ops;
-use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, protocol_error, who_from};
-
-/// The boot of this host: what is only in memory does not outlive it.
-fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_string()).unwrap_or_default()
-}
+use crate::agent::wire::{Parser, Writer, printable, protocol_error};
+use crate::agent::{RemoteInfo, RootOptions};
 
 fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
@@ -38,17 +37,17 @@ impl Agent {
             confined.allow(frame.kind)?;
         }
         let mut from = frame.body();
-        let mut to = Writer::new();
+        let mut to = Writer::default();
         match frame.kind {
             ops::HELLO => self.hello(&mut from, &mut to)?,
             ops::LOOK => self.look(&mut from, &mut to)?,
             ops::MAKE_PATH => self.make_path(&mut from)?,
             ops::ROOT => self.open_root(&mut from, &mut to)?,
             ops::MADE_UP => self.open_made_up(&mut from, &mut to)?,
-            ops::TALLY => self.tally(&mut to),
+            ops::TALLY => _ = to.put(self.options.measuring.tally()),
             ops::CLOSE => {
                 while !from.0.is_empty() {
-                    self.files.close(from.number()?);
+                    self.files.close(from.get()?);
                 }
             }
             ops::PULL => self.pull(&mut from, &mut to)?,
@@ -57,78 +56,74 @@ impl Agent {
             ops::READ => return self.read(&mut from, reply),
             ops::SIGNATURE => return self.signature(&mut from, reply),
             ops::REUSE => {
-                let file = self.files.get(from.number()?)?;
-                file.sink()?.extensions().fill.reuse(&from.stamp()?, from.number()?, from.range()?)?;
+                let file = self.files.get(from.get()?)?;
+                file.sink()?.extensions().fill.reuse(&from.stamp()?, from.get()?, from.range()?)?;
             }
             ops::WRITE => self.write(&mut from)?,
             ops::HOLE => {
-                let file = self.files.get(from.number()?)?;
+                let file = self.files.get(from.get()?)?;
                 file.sink()?.hole(from.range()?)?;
             }
             ops::STAMP => {
-                let file = self.files.get(from.number()?)?;
-                to.stamp(&file.source()?.stamp()?);
+                let file = self.files.get(from.get()?)?;
+                to.put(file.source()?.stamp()?);
             }
             ops::EXTENTS => {
-                let file = self.files.get(from.number()?)?;
-                let parts = file.source()?.data(from.range()?)?;
-                to.number(parts.len() as u64);
-                for part in parts {
-                    to.range(&part);
-                }
+                let file = self.files.get(from.get()?)?;
+                to.put(file.source()?.data(from.range()?)?);
             }
             ops::XATTRS => {
-                let file = self.files.get(from.number()?)?;
-                to.xattrs(&file.source()?.xattrs(from.mask()?)?);
+                let file = self.files.get(from.get()?)?;
+                to.put(file.source()?.xattrs(from.get()?)?);
             }
             ops::HASH => {
-                let file = self.files.get(from.number()?)?;
-                let hash = hash(file.source()?, from.range()?)?;
-                to.bytes(&hash.to_be_bytes());
+                let file = self.files.get(from.get()?)?;
+                to.put(hash(file.source()?, from.range()?)?);
             }
             ops::COMMIT => {
-                let file = self.files.get(from.number()?)?;
-                let root = self.root(from.number()?)?;
+                let file = self.files.get(from.get()?)?;
+                let root = self.root(from.get()?)?;
                 let entry = Names::of(&root).entry(&mut from)?;
-                to.landed(&file.sink()?.commit(&entry, &from.receipts()?)?);
+                let receipt = |index| Receipt { index, tag: Box::default(), hash: None };
+                let receipts: Vec<Receipt> = from.get::<Vec<u32>>()?.into_iter().map(receipt).collect();
+                to.put(file.sink()?.commit(&entry, &receipts)?);
             }
             ops::ABORT => {
-                let file = self.files.get(from.number()?)?;
+                let file = self.files.get(from.get()?)?;
                 file.sink()?.abort()?;
             }
             ops::OPEN | ops::CREATE | ops::ATTACH | ops::REOPEN | ops::REREAD => self.open(frame.kind, &mut from, &mut to)?,
             ops::TLS_LISTEN => self.listen(&mut from, &mut to)?,
             ops::TLS_CONNECT => self.connect(&mut from, &mut to)?,
             ops::FACTS => {
-                let done = !from.flag()? || self.data.tolerate_losses();
-                let kernel = self.data.kernel();
-                to.flag(done).number(kernel.sent).number(kernel.again).number(kernel.busy).number(kernel.limited);
+                let done = !from.get::<bool>()? || self.data.tolerate_losses();
+                let Kernel { sent, again, busy, limited } = self.data.kernel();
+                to.put((done, sent, again, busy, limited));
             }
-            ops::WORKED => self.account.write(&mut to),
+            ops::WORKED => _ = to.work(&self.account.work()),
             ops::OWNER_NAME => {
-                let name = LocalOwners.name(who_from(from.byte()?)?, from.small()?)?;
-                to.flag(name.is_some()).bytes(&name.unwrap_or_default());
+                to.put(LocalOwners.name(from.get()?, from.get()?)?);
             }
             ops::OWNER_ID => {
-                let id = LocalOwners.id(who_from(from.byte()?)?, from.bytes()?)?;
-                to.flag(id.is_some()).number(id.unwrap_or_default().into());
+                to.put(LocalOwners.id(from.get()?, from.get()?)?);
             }
-            ops::LINK_FROM => {
-                let root = self.root(from.number()?)?;
+            ops::TAKE => {
+                let root = self.root(from.get()?)?;
                 let name = Names::of(&root).name(&mut from)?;
-                let other = self.root(from.number()?)?;
-                let existing = Names::of(&other).name(&mut from)?;
+                let other = self.root(from.get()?)?;
+                let existing = Entry::bare(Names::of(&other).name(&mut from)?, Kind::Unknown);
+                let how = if from.get()? { ServerSideOp::Link } else { ServerSideOp::Rename };
                 let (Some(to), Some(from)) = (&root.local, &other.local) else {
-                    return Err(Error::new(ErrorKind::Unsupported, "link"));
+                    return Err(Error::new(ErrorKind::Unsupported, "rename"));
                 };
-                to.link_from(from, &existing, &name)?;
+                to.perform(&**from, &existing, &name, how)?;
             }
             ops::LIST => {
-                let root = self.root(from.number()?)?;
+                let root = self.root(from.get()?)?;
                 return list(&root, &mut from, reply);
             }
             _ => {
-                let root = self.root(from.number()?)?;
+                let root = self.root(from.get()?)?;
                 if !on_root(&root, frame.kind, &mut from, &mut to, reply)? {
                     return Ok(());
                 }
@@ -140,28 +135,32 @@ impl Agent {
 
     /// Which version is spoken, and what this end is.
     fn hello(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let (least, most, theirs) = (from.number()?, from.number()?, from.words()?);
-        let version = most.min(ops::VERSIONS.1);
-        if version < least || version < ops::VERSIONS.0 {
+        let (least, most, theirs): (u64, u64, &str) = from.get()?;
+        if !(least..=most).contains(&ops::VERSION) {
             let e = Error::new(ErrorKind::Unsupported, "connect");
-            let ours = self.options.version;
+            let (ours, theirs) = (self.options.version, printable(theirs));
             return Err(e.because(format!("haul {theirs} here and haul {ours} on the remote host have no common protocol version")));
         }
-        self.compress.store(from.flag()?, std::sync::atomic::Ordering::Relaxed);
-        to.number(version).bytes(self.options.version.as_bytes()).bytes(self.home.as_os_str().as_bytes());
-        to.bytes(self.joining.word.as_deref().unwrap_or_default().as_bytes());
-        to.bytes(self.connection.as_bytes());
+        self.compress.store(from.get()?, std::sync::atomic::Ordering::Relaxed);
         let uname = rustix::system::uname();
-        to.bytes(uname.nodename().to_bytes()).bytes(uname.machine().to_bytes());
-        to.bytes(boot().as_bytes());
-        to.bytes(self.identity.as_ref().map_or(&[], |identity| &identity.fingerprint.0[..]));
+        let info = RemoteInfo {
+            haul: self.options.version.into(),
+            home: self.home.as_os_str().as_bytes().into(),
+            word: self.joining.word.clone().unwrap_or_default(),
+            connection: self.connection.clone(),
+            host: uname.nodename().to_string_lossy().into(),
+            machine: uname.machine().to_string_lossy().into(),
+            boot: boot(),
+            fingerprint: self.identity.as_ref().map(|identity| identity.fingerprint),
+        };
+        to.put((ops::VERSION, info));
         Ok(())
     }
 
     /// Number, path, options; answers with the real path, what the store can do, and where it is.
     fn open_root(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let (number, path) = (from.number()?, self.absolute(from.bytes()?));
-        let (follow, keep_dirlinks, keep_modes) = (from.flag()?, from.flag()?, from.flag()?);
+        let (number, path, RootOptions { follow, keep_dirlinks, keep_modes }) = from.get()?;
+        let path = self.absolute(path);
         let options = haul_local::Options {
             keep_dirlinks,
             follow,
@@ -181,10 +180,8 @@ impl Agent {
         };
         let real = store.place().root.clone();
         let real = self.options.confined.as_ref().map_or(Ok(real.clone()), |confined| confined.shown(&real))?;
-        let (dev, ino) = store.extensions().identity.unwrap_or_default();
-        to.bytes(&real).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
-        // Added by a later version: how long it has worked so far, and that it can be asked.
-        self.account.write(to);
+        let identity = store.extensions().identity.unwrap_or_default();
+        to.put((real, store.fs_name(), identity)).caps(store.caps()).work(&self.account.work());
         super::lock(&self.roots).insert(number, Arc::new(Root::new(store, self.options.confined.is_some())));
         Ok(())
     }
@@ -196,7 +193,7 @@ impl Agent {
 
     /// The kind of what is at a path, links followed.
     fn look(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let path = &self.absolute(from.bytes()?)[..];
+        let path = &self.absolute(from.get()?)[..];
         let found = match &self.options.confined {
             // The descriptor stands for what is there; nothing is followed from it.
             Some(confined) => confined
@@ -213,10 +210,10 @@ impl Agent {
                     kind if kind.is_fifo() => Kind::Fifo,
                     _ => Kind::Unknown,
                 };
-                to.byte(1).byte(kind_to(kind));
+                to.put(Some(kind));
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                to.byte(0);
+                to.put(None::<Kind>);
             }
             Err(e) => return Err(e),
         }
@@ -224,7 +221,8 @@ impl Agent {
     }
 
     fn make_path(&self, from: &mut Parser<'_>) -> Result<()> {
-        let (path, parents) = (&self.absolute(from.bytes()?)[..], from.flag()?);
+        let (path, parents) = from.get()?;
+        let path = &self.absolute(path)[..];
         let place: PathBuf = path_of(path).into();
         // The process has no mask: the user's is taken into account here, as a mask, since a default ACL takes its place.
         let umask = self.options.umask;
@@ -242,28 +240,29 @@ impl Agent {
     }
 
     fn open(&self, kind: u8, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let number = from.number()?;
+        let number = from.get()?;
         if kind == ops::REREAD {
-            let file = self.files.get(from.number()?)?;
+            let file = self.files.get(from.get()?)?;
             self.files.insert(number, Open::Source(file.sink()?.reread()?));
             return Ok(());
         }
-        let root = self.root(from.number()?)?;
+        let root = self.root(from.get()?)?;
         let mut names = Names::of(&root);
         let open = match kind {
             ops::OPEN => {
                 let entry = names.entry(from)?;
-                Open::Source(root.store.open(&entry, root.may_follow(from.flag()?)?)?)
+                Open::Source(root.store.open(&entry, root.may_follow(from.get()?)?)?)
             }
             ops::REOPEN => Open::Source(root.store.reopen(&names.name(from)?)?),
             kind => {
-                let name = names.name(from)?;
-                let spec = names.spec(from)?;
+                let (name, entry) = (names.name(from)?, names.entry(from)?);
+                let (keep, chunk, in_place, sync) = from.get()?;
+                let spec = Spec { entry: &entry, keep, chunk, in_place, sync };
                 let sink = match kind {
-                    ops::CREATE => root.store.create(&name, &spec.get())?,
-                    _ => root.store.extensions().unfinished.attach(&name, &Token(from.bytes()?.into()), &spec.get())?,
+                    ops::CREATE => root.store.create(&name, &spec)?,
+                    _ => root.store.extensions().unfinished.attach(&name, &Token(from.get()?), &spec)?,
                 };
-                to.bytes(&sink.token().0);
+                to.put(&sink.token().0);
                 Open::Sink(sink)
             }
         };
@@ -272,7 +271,7 @@ impl Agent {
     }
 
     fn read(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
-        let (number, at) = (from.number()?, from.range()?);
+        let (number, at) = (from.get()?, from.range()?);
         if at.end - at.start > ops::PIECE {
             return Err(protocol_error("a read that is too long"));
         }
@@ -285,7 +284,7 @@ impl Agent {
     }
 
     fn write(&self, from: &mut Parser<'_>) -> Result<()> {
-        let (number, start) = (from.number()?, from.number()?);
+        let (number, start): (_, u64) = from.get()?;
         let file = self.files.get(number)?;
         let mut bytes = from.0;
         let end = start.checked_add(bytes.len() as u64).ok_or_else(|| protocol_error("an impossible range"))?;
@@ -300,37 +299,35 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
     match kind {
         ops::STAT => {
             let name = names.name(from)?;
-            let want = from.mask()?;
-            to.attributes_of(&store.stat(&name, want)?, want);
+            let want = from.get()?;
+            to.attributes(&store.stat(&name, want)?, want);
         }
         ops::STAT_MANY => {
             let dir = names.dir(from)?;
-            let (want, follow) = (from.mask()?, root.may_follow(from.flag()?)?);
-            let leaves: Vec<&[u8]> = (0..from.count()?).map(|_| from.bytes()).collect::<Result<_>>()?;
-            for found in store.stat_many(&dir, &leaves, want, follow) {
+            let (want, follow, leaves): (_, _, Vec<&[u8]>) = from.get()?;
+            for found in store.stat_many(&dir, &leaves, want, root.may_follow(follow)?) {
                 match found {
-                    Found::Entry(entry) => to.byte(0).attributes_of(&entry, want),
-                    Found::Absent => to.byte(1),
-                    Found::Failed(e) => to.byte(2).error(&e),
+                    Found::Entry(entry) => to.mark(0).attributes(&entry, want),
+                    Found::Absent => to.mark(1),
+                    Found::Failed(e) => to.mark(2).error(&e),
                 };
             }
         }
         ops::ABANDON => {
             let name = names.name(from)?;
-            match from.bytes()? {
+            match from.get::<&[u8]>()? {
                 b"" => {
                     let dir = name.dir.child(&name.leaf);
                     let count = store.extensions().unfinished.abandon_all(&dir);
                     store.extensions().system.forget(&dir);
-                    to.number(count?);
+                    to.put(count?);
                 }
                 token => store.extensions().unfinished.abandon(&name, &Token(token.into()))?,
             }
         }
         ops::GET_BUNDLE => {
-            let (keep, how) = (from.mask()?, from.byte()?);
-            let (follow, past_caches) = (root.may_follow(how & 1 != 0)?, how & 2 != 0);
-            let mut bundle = Bundle { keep, follow, past_caches, ..Bundle::default() };
+            let (keep, follow, past_caches) = from.get()?;
+            let mut bundle = Bundle { keep, follow: root.may_follow(follow)?, past_caches, ..Bundle::default() };
             for entry in names.entries(from)? {
                 bundle.push(entry);
             }
@@ -343,12 +340,10 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         ops::PUT_BUNDLE => reply.agent.account.moved(&put_bundle(&**store, &mut names, from, to)?),
         ops::MAKE_DIRS => {
             let count = from.count()?;
-            let dirs: Vec<(Dir, u32)> = (0..count).map(|_| Ok((names.dir(from)?, from.small()?))).collect::<Result<_>>()?;
+            let dirs: Vec<(Dir, u32)> = (0..count).map(|_| Ok((names.dir(from)?, from.get()?))).collect::<Result<_>>()?;
             let asked: Vec<(&Dir, u32)> = dirs.iter().map(|(dir, mode)| (dir, *mode)).collect();
             for made in store.make_dirs(&asked) {
-                to.result(&made, |to, made| {
-                    to.flag(*made);
-                });
+                to.result(&made);
             }
         }
         ops::MAKE_NODE => {
@@ -356,7 +351,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             if root.confined && matches!(entry.kind, Kind::Block | Kind::Char) {
                 return Err(Error::new(ErrorKind::Denied, "create").because("this login may not make device nodes"));
             }
-            to.landed(&store.make_node(&name, &entry, from.mask()?)?);
+            to.put(store.make_node(&name, &entry, from.get()?)?);
         }
         ops::HARD_LINK => {
             let (name, existing) = (names.name(from)?, names.name(from)?);
@@ -365,53 +360,46 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         ops::SET_META => {
             let count = from.count()?;
             let asked: Vec<(Name, Entry, MetaMask)> =
-                (0..count).map(|_| Ok((names.name(from)?, names.entry(from)?, from.mask()?))).collect::<Result<_>>()?;
+                (0..count).map(|_| Ok((names.name(from)?, names.entry(from)?, from.get()?))).collect::<Result<_>>()?;
             let specs: Vec<MetaSpec<'_>> = asked.iter().map(|(name, entry, keep)| MetaSpec { name, entry, keep: *keep }).collect();
             for set in store.set_meta(&specs) {
-                to.result(&set, |to, landed| {
-                    to.landed(landed);
-                });
+                to.result(&set);
             }
         }
         ops::READ_XATTRS => {
-            let want = from.mask()?;
+            let want = from.get()?;
             let mut entries = names.entries(from)?;
             let read = store.read_xattrs(&mut entries, want);
-            for (read, entry) in read.iter().zip(&entries) {
-                to.result(read, |to, ()| {
-                    to.mask(entry.have).xattrs(entry.xattrs.as_deref().unwrap_or(&Vec::new()));
-                });
+            for (read, entry) in read.into_iter().zip(entries) {
+                to.result(&read.map(|()| (entry.have, entry.xattrs.unwrap_or_default())));
             }
         }
         ops::REMOVE => {
             for removed in store.remove(&names.entries(from)?) {
-                to.result(&removed, |_, ()| {});
+                to.result(&removed);
             }
         }
         ops::RENAME => {
             let (old, new) = (names.name(from)?, names.name(from)?);
-            store.rename(&old, &new, from.flag()?)?;
+            store.rename(&old, &new, from.get()?)?;
         }
         ops::DIGEST => {
-            let algorithm = algorithm_from(from.byte()?)?;
+            let algorithm: Algorithm = from.get()?;
             let entry = names.entry(from)?;
             let source = store.open(&entry, false)?;
             let size = source.stamp()?.size;
             let mut hasher = algorithm.begin();
             digest(&*source, 0..size, &mut hasher)?;
-            to.bytes(&hasher.finish());
+            to.put(hasher.finish());
         }
         ops::SETTLE => {
             let named: Vec<Name> = (0..from.count()?).map(|_| names.name(from)).collect::<Result<_>>()?;
             store.extensions().system.sync(&named.iter().collect::<Vec<_>>())?;
         }
-        ops::SPACE => {
-            to.space(&store.extensions().system.space()?);
-        }
         ops::VOLUME => {
-            to.volume(&store.extensions().system.volume()?);
+            to.put(store.extensions().system.volume()?);
         }
-        ops::FORGET => root.forget(from.bytes()?),
+        ops::FORGET => root.forget(from.get()?),
         _ => return Err(protocol_error("an unknown request")),
     }
     Ok(true)

@@ -33,11 +33,9 @@ struct Jobs {
     waiting: VecDeque<Job>,
     idle: usize,
     threads: usize,
-    /// Requests whose answer comes in parts.
     in_parts: usize,
 }
 
-/// A request that was taken in.
 pub struct Job {
     pub peer: Arc<Peer>,
     pub frame: Frame,
@@ -90,7 +88,7 @@ impl Agent {
 
     fn answer_failed(&self, job: &Job, reply: &Reply<'_>, e: &Error) {
         self.files.failed(&job.frame);
-        let mut to = Writer::new();
+        let mut to = Writer::default();
         to.error(e);
         reply.send(kind::FAILED, &[&to.out]);
     }

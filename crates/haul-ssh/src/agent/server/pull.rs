@@ -10,16 +10,15 @@ use haul_core::hash::{Algorithm, Hasher};
 use haul_core::store::{Sink, Source};
 
 use super::Agent;
-use super::data::{Peer, address, endpoint, fingerprint};
+use super::data::Peer;
 use super::files::Open;
 use crate::agent::direct::{self, EncryptedLink, Until};
 use crate::agent::link::{IDLE_TIMEOUT, Link, Ticket};
 use crate::agent::ops;
-use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::agent::wire::{Parser, Writer, pack, protocol_error};
 use haul_core::lock::lock;
 use haul_local::copy_range;
 
-/// Connections to another remote host.
 const LINKS: usize = 4;
 /// Bytes that one request reads, and requests that are in flight for one range.
 const PIECE: u64 = 256 << 10;
@@ -32,36 +31,28 @@ pub struct LinkedPeers(Mutex<HashMap<u64, Vec<Arc<Link>>>>);
 impl Agent {
     /// Key and address of another remote host; answers with the port, at which that host may read.
     pub(super) fn listen_for_reader(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let peer = Peer { key: fingerprint(from)?, address: address(from)?, reader: true };
+        let (key, address) = from.get()?;
+        let peer = Peer { key, address, reader: true };
         self.accept(None, peer, Until { count: LINKS, within: self.options.listening, over: || false }, to)
     }
 
     /// Number of the other remote host, key, address, port.
     pub(super) fn link_peer(&self, from: &mut Parser<'_>) -> Result<()> {
-        let number = from.number()?;
-        let (key, at) = endpoint(from)?;
+        let (number, key, at) = from.get()?;
         let site = &self.options.site;
         site.check()?;
         let config = self.identity()?.connector(key, &site.suites)?;
-        let connect = || {
+        let links = Mutex::default();
+        let (made, failed) = direct::connect_all(LINKS, |_| {
             let EncryptedLink { output, input, transport, over, .. } = direct::connect(at, config.clone(), IDLE_TIMEOUT)?;
-            Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)
-        };
-        let made: Vec<Result<Arc<Link>>> = std::thread::scope(|scope| {
-            let started: Vec<_> = (0..LINKS).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, connect).ok()).collect();
-            started.into_iter().filter_map(|one| one.join().ok()).collect()
+            lock::<Vec<_>>(&links).push(Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)?);
+            Ok(true)
         });
-        let mut failed = Error::new(ErrorKind::Other, "connect").because("the system gives no more threads");
-        let mut links = Vec::new();
-        for one in made {
-            match one {
-                Ok(link) => links.push(link),
-                Err(e) => failed = e,
-            }
+        if made == 0 {
+            let no_thread = || Error::new(ErrorKind::Other, "connect").because("the system gives no more threads");
+            return Err(failed.unwrap_or_else(no_thread));
         }
-        if links.is_empty() {
-            return Err(failed);
-        }
+        let links = links.into_inner().unwrap_or_default();
         lock(&self.linked_peers.0).insert(number, links);
         Ok(())
     }
@@ -69,8 +60,8 @@ impl Agent {
     /// The file written here, the remote host that has the source (0: this one), the source's number there, the range, and whether
     /// its hash is wanted, which is the answer.
     pub(super) fn pull(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let file = self.files.get(from.number()?)?;
-        let (peer, number, at, wanted) = (from.number()?, from.number()?, from.range()?, from.flag()?);
+        let file = self.files.get(from.get()?)?;
+        let ((peer, number), at, wanted): (_, _, bool) = (from.get()?, from.range()?, from.get()?);
         let mut hasher = wanted.then(|| Algorithm::Xxh128.begin());
         let sink = file.sink()?;
         if peer == 0 {
@@ -81,7 +72,7 @@ impl Agent {
             let links: Vec<Arc<Link>> = links.unwrap_or_default().into_iter().filter(|link| !link.is_over()).collect();
             fetch(&links, number, sink, at, hasher.as_mut())?;
         }
-        to.bytes(&hasher.map(Hasher::finish).unwrap_or_default());
+        to.put(hasher.and_then(|hasher| hasher.finish().try_into().ok()).map_or(0, u128::from_be_bytes));
         Ok(())
     }
 }
@@ -127,9 +118,7 @@ fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut 
         while asked < at.end && under_way.len() < AHEAD {
             let piece = asked..(asked + PIECE).min(at.end);
             let link = links.iter().min_by_key(|link| link.load()).ok_or_else(apart)?;
-            let mut to = Writer::new();
-            to.number(number).range(&piece);
-            let ticket = link.ask(ops::READ, &[&to.out], piece.end - piece.start).map_err(lost_as)?;
+            let ticket = link.ask(ops::READ, &[&pack((number, &piece))], piece.end - piece.start).map_err(lost_as)?;
             under_way.push_back((piece.clone(), ticket));
             asked = piece.end;
         }

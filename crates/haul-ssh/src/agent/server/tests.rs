@@ -6,16 +6,17 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::Remedy;
 
 use super::*;
+use crate::agent::RootOptions;
 use crate::agent::direct::LISTENING;
-use crate::agent::measure::{Load, Tally};
+use crate::agent::host::USUAL;
+use crate::agent::measure::{Load, MadeUp, Tally};
 use haul_test::memory::Memory;
 
 mod read_ahead;
 
-/// Whoever waits longer waits for ever.
+/// Bound of every wait in these tests.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Stands for the measuring stores of the program.
 #[derive(Debug)]
 struct Unmeasured;
 
@@ -75,8 +76,7 @@ impl Asker {
     }
 
     fn ask(&mut self, kind: u8, id: u32, to: &Writer) {
-        let [a, b, c, d] = id.to_be_bytes();
-        self.to.send([kind, a, b, c, d], &[&to.out]).expect("sent");
+        self.to.send(head(kind, id), &[&to.out]).expect("sent");
     }
 
     /// What is answered last to one request, whatever comes before.
@@ -90,16 +90,15 @@ impl Asker {
     }
 
     fn open_root(&mut self, path: &Path) {
-        let mut to = Writer::new();
-        to.number(1).bytes(path.as_os_str().as_encoded_bytes()).flag(false).flag(false).flag(true);
+        let mut to = Writer::default();
+        to.put((1_u64, path.as_os_str().as_encoded_bytes(), USUAL));
         self.ask(ops::ROOT, 1, &to);
         assert_eq!(self.answer(1).kind, kind::DONE);
     }
 
     fn look(&mut self, id: u32) -> Frame {
-        let mut to = Writer::new();
-        to.bytes(b"/");
-        self.ask(ops::LOOK, id, &to);
+        let mut to = Writer::default();
+        self.ask(ops::LOOK, id, to.bytes(b"/"));
         self.answer(id)
     }
 }
@@ -114,14 +113,13 @@ fn listings_that_nobody_takes_keep_nobody_else_waiting() {
     let mut asker = Asker::of(2);
     asker.open_root(place.path());
     for id in 10..15 {
-        let mut to = Writer::new();
-        to.number(1).dir(&Dir::root()).mask(MetaMask::NONE);
-        asker.ask(ops::LIST, id, &to);
+        let mut to = Writer::default();
+        asker.ask(ops::LIST, id, to.put(1_u64).dir(&Dir::root()));
     }
     assert_eq!(asker.look(99).kind, kind::DONE);
     // They are all still there, and go on when they are taken.
-    let mut credit = Writer::new();
-    credit.number(100);
+    let mut credit = Writer::default();
+    credit.put(100_u64);
     for id in 10..15 {
         asker.ask(kind::CREDIT, id, &credit);
         assert_eq!(asker.answer(id).kind, kind::DONE);
@@ -163,31 +161,22 @@ fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
 #[test]
 fn what_is_made_up_has_no_path_and_counts() {
     let mut asker = Asker::of(4);
-    let made = |number: u64, kind: u8| {
-        let mut to = Writer::new();
-        to.number(number).byte(kind).number(1).number(2).number(1 << 20);
-        to
-    };
-    asker.ask(ops::MADE_UP, 1, &made(1, made::SINK));
-    assert_eq!(asker.answer(1).kind, kind::DONE);
-    asker.ask(ops::MADE_UP, 2, &made(2, made::SOURCE));
-    assert_eq!(asker.answer(2).kind, kind::DONE);
-    asker.ask(ops::MADE_UP, 3, &made(3, 7));
-    assert_eq!(asker.answer(3).kind, kind::FAILED);
+    for (id, what) in [(1_u32, MadeUp::Sink), (2, MadeUp::Source { dirs: 1, files: 2, size: 1 << 20 })] {
+        let mut to = Writer::default();
+        asker.ask(ops::MADE_UP, id, to.put((u64::from(id), what)));
+        assert_eq!(asker.answer(id).kind, kind::DONE);
+    }
     // One is never a name of the other's file.
-    let (mut to, mut from) = (Writer::new(), Writer::new());
+    let (mut to, mut from) = (Writer::default(), Writer::default());
     let name = Name::new(&Dir::root(), b"x");
-    to.number(1).name(&name);
-    from.number(2).name(&name);
+    to.put(1_u64).name(&name);
+    from.put(2_u64).name(&name).put(true);
     to.out.extend_from_slice(&from.out);
-    asker.ask(ops::LINK_FROM, 4, &to);
+    asker.ask(ops::TAKE, 4, &to);
     let answer = asker.answer(4);
     assert_eq!(answer.body().error().expect("an error").kind(), ErrorKind::Unsupported);
-    asker.ask(ops::TALLY, 5, &Writer::new());
-    let answer = asker.answer(5);
-    let mut from = answer.body();
-    assert_eq!(from.duration().expect("a time"), BOUND);
-    assert_eq!((from.number().expect("bytes"), from.number().expect("files")), (7, 3));
+    asker.ask(ops::TALLY, 5, &Writer::default());
+    assert_eq!(asker.answer(5).body().get::<Tally>().expect("a tally"), Unmeasured.tally());
 }
 
 /// A client that is there sends a heartbeat every ten seconds; one that vanished behind a server that stays sends none.
@@ -235,21 +224,24 @@ fn no_request_of_a_confined_agent_leads_out() {
         asker.answer(id)
     };
     let root = |number: u64, path: &[u8], follow: bool| {
-        let mut to = Writer::new();
-        to.number(number).bytes(path).flag(follow).flag(false).flag(true);
+        let mut to = Writer::default();
+        to.put((number, path, RootOptions { follow, ..USUAL }));
         to
     };
     let opened = ask(ops::ROOT, &root(1, b"/", false));
     assert_eq!(opened.kind, kind::DONE);
-    assert_eq!(opened.body().bytes().expect("its path"), b"/", "the real path is not shown");
+    assert_eq!(opened.body().get::<&[u8]>().expect("its path"), b"/", "the real path is not shown");
     for (path, follow) in
         [(&b"/"[..], true), (b"..", false), (b"/../outside", false), (b"out", false), (b"/etc", false), (b"in/../..", false)]
     {
         assert_eq!(ask(ops::ROOT, &root(2, path, follow)).kind, kind::FAILED, "{}", path.escape_ascii());
-        let mut to = Writer::new();
-        to.bytes(&[path, b"/secret"].concat());
-        let looked = ask(ops::LOOK, &to);
-        assert!(looked.kind == kind::FAILED || looked.body().flag().is_ok_and(|found| !found), "{}", path.escape_ascii());
+        let mut to = Writer::default();
+        let looked = ask(ops::LOOK, to.bytes(&[path, b"/secret"].concat()));
+        assert!(
+            looked.kind == kind::FAILED || looked.body().get::<Option<Kind>>().is_ok_and(|found| found.is_none()),
+            "{}",
+            path.escape_ascii()
+        );
     }
     let (top, out) = (Dir::root(), Dir::root().child(b"out"));
     for name in [
@@ -258,33 +250,28 @@ fn no_request_of_a_confined_agent_leads_out() {
         Name::new(&Dir::root().child(b".."), b"outside"),
         Name::new(&top, b"out/secret"),
     ] {
-        let mut to = Writer::new();
-        to.number(1).name(&name).mask(MetaMask::NONE);
-        assert_eq!(ask(ops::STAT, &to).kind, kind::FAILED, "{name:?}");
+        let mut to = Writer::default();
+        assert_eq!(ask(ops::STAT, to.put(1_u64).name(&name).put(MetaMask::NONE)).kind, kind::FAILED, "{name:?}");
     }
     let link = Entry::bare(Name::new(&top, b"link"), Kind::File);
     for follow in [true, false] {
-        let mut to = Writer::new();
-        to.number(20).number(1).entry(&link).flag(follow);
-        assert_eq!(ask(ops::OPEN, &to).kind, kind::FAILED);
+        let mut to = Writer::default();
+        assert_eq!(ask(ops::OPEN, to.put((20_u64, 1_u64)).entry(&link).put(follow)).kind, kind::FAILED);
     }
-    let mut many = Writer::new();
-    many.number(1).dir(&top).mask(MetaMask::NONE).flag(true).number(1).bytes(b"link");
-    assert_eq!(ask(ops::STAT_MANY, &many).kind, kind::FAILED);
-    let mut bundle = Writer::new();
-    bundle.number(1).mask(MetaMask::NONE).flag(true).number(1).entry(&link);
-    assert_eq!(ask(ops::GET_BUNDLE, &bundle).kind, kind::FAILED);
+    let mut many = Writer::default();
+    assert_eq!(ask(ops::STAT_MANY, many.put(1_u64).dir(&top).put((MetaMask::NONE, true, 1_u64)).bytes(b"link")).kind, kind::FAILED);
+    let mut bundle = Writer::default();
+    assert_eq!(ask(ops::GET_BUNDLE, bundle.put((1_u64, MetaMask::NONE, true, false, 1_u64)).entry(&link)).kind, kind::FAILED);
     let device = Entry { rdev: 0x103, ..Entry::bare(Name::new(&top, b"null"), Kind::Char) };
-    let mut node = Writer::new();
-    node.number(1).name(&device.name).entry(&device).mask(MetaMask::NONE);
-    let refused = ask(ops::MAKE_NODE, &node).body().error().expect("an error");
+    let mut node = Writer::default();
+    let refused =
+        ask(ops::MAKE_NODE, node.put(1_u64).name(&device.name).entry(&device).put(MetaMask::NONE)).body().error().expect("an error");
     assert_eq!(refused.kind(), ErrorKind::Denied);
     for kind in [ops::TLS_READER, ops::TLS_LINK_PEER] {
-        assert_eq!(ask(kind, &Writer::new()).body().error().expect("an error").kind(), ErrorKind::Unsupported);
+        assert_eq!(ask(kind, &Writer::default()).body().error().expect("an error").kind(), ErrorKind::Unsupported);
     }
-    let mut to = Writer::new();
-    to.bytes(b"out/new").flag(true);
-    assert_eq!(ask(ops::MAKE_PATH, &to).kind, kind::FAILED);
+    let mut to = Writer::default();
+    assert_eq!(ask(ops::MAKE_PATH, to.bytes(b"out/new").put(true)).kind, kind::FAILED);
     assert_eq!(std::fs::read_dir(place.path().join("outside")).expect("listed").count(), 1);
 }
 
@@ -298,9 +285,8 @@ fn an_agent_for_reading_refuses_all_that_is_not_known_to_read() {
             continue;
         }
         // Enough numbers for each to be read; what they mean does not matter.
-        let mut to = Writer::new();
-        to.number(9).number(0).number(0).number(0);
-        asker.ask(kind, kind.into(), &to);
+        let mut to = Writer::default();
+        asker.ask(kind, kind.into(), to.put((9_u64, 0_u64, 0_u64, 0_u64)));
         let answer = asker.answer(kind.into());
         if answer.kind == kind::FAILED && answer.body().error().expect("an error").kind() == ErrorKind::Denied {
             changes.push(kind);
@@ -327,7 +313,7 @@ fn an_agent_for_reading_refuses_all_that_is_not_known_to_read() {
         ops::SETTLE,
         ops::REUSE,
         ops::PULL,
-        ops::LINK_FROM,
+        ops::TAKE,
         127,
     ];
     assert!(all.iter().all(|kind| changes.contains(kind)), "{changes:?}");

@@ -11,9 +11,10 @@ use rustls::kernel::KernelConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{ClientConfig, ConnectionTrafficSecrets, ExtractedSecrets, ServerConfig, SupportedCipherSuite};
+use rustls::{ClientConfig, ExtractedSecrets, ServerConfig, SupportedCipherSuite};
 
-use super::records::{Keys, RecordReader, RecordWriter};
+use super::Tls;
+use super::records::{Keys, RecordReader, RecordWriter, Secrets};
 use crate::agent::frame::lost;
 
 /// Bytes of a handshake; those of haul have less than 2 KiB in each direction.
@@ -48,21 +49,21 @@ trait Side: Sized {
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    fn keys(self) -> std::result::Result<(ExtractedSecrets, SupportedCipherSuite, Box<dyn Renew>), rustls::Error>;
+    fn keys(self) -> Tls<(ExtractedSecrets, SupportedCipherSuite, Box<dyn Renew>)>;
 }
 
 /// Makes the next key of a direction.
 pub trait Renew: Send {
-    fn sending(&mut self) -> std::result::Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
-    fn receiving(&mut self) -> std::result::Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
+    fn sending(&mut self) -> Tls<Secrets>;
+    fn receiving(&mut self) -> Tls<Secrets>;
 }
 
 impl<Data: Send> Renew for KernelConnection<Data> {
-    fn sending(&mut self) -> std::result::Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+    fn sending(&mut self) -> Tls<Secrets> {
         self.update_tx_secret()
     }
 
-    fn receiving(&mut self) -> std::result::Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+    fn receiving(&mut self) -> Tls<Secrets> {
         self.update_rx_secret()
     }
 }
@@ -74,7 +75,7 @@ impl Side for UnbufferedClientConnection {
         self.process_tls_records(incoming)
     }
 
-    fn keys(self) -> std::result::Result<(ExtractedSecrets, SupportedCipherSuite, Box<dyn Renew>), rustls::Error> {
+    fn keys(self) -> Tls<(ExtractedSecrets, SupportedCipherSuite, Box<dyn Renew>)> {
         let (secrets, kernel) = self.dangerous_into_kernel_connection()?;
         Ok((secrets, kernel.negotiated_cipher_suite(), Box::new(kernel)))
     }
@@ -87,7 +88,7 @@ impl Side for UnbufferedServerConnection {
         self.process_tls_records(incoming)
     }
 
-    fn keys(self) -> std::result::Result<(ExtractedSecrets, SupportedCipherSuite, Box<dyn Renew>), rustls::Error> {
+    fn keys(self) -> Tls<(ExtractedSecrets, SupportedCipherSuite, Box<dyn Renew>)> {
         let (secrets, kernel) = self.dangerous_into_kernel_connection()?;
         Ok((secrets, kernel.negotiated_cipher_suite(), Box::new(kernel)))
     }
@@ -146,7 +147,6 @@ fn encode<Data>(record: &mut EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) ->
     }
 }
 
-/// The time that is left.
 fn left(until: Instant) -> Result<std::time::Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Error::new(ErrorKind::TimedOut, OP)) } else { Ok(left) }

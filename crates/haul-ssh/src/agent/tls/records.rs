@@ -1,18 +1,18 @@
 //! The records of an established connection. rustls encrypts and decrypts each; this file counts them, gathers them into large
 //! writes and reads, and changes keys in time.
 
-use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::lock::lock;
-use rustls::crypto::cipher::{InboundOpaqueMessage, MessageDecrypter, MessageEncrypter, OutboundChunks, OutboundPlainMessage};
+use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, MessageDecrypter, MessageEncrypter, OutboundChunks, OutboundPlainMessage};
 use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion, Tls13CipherSuite};
 
+use super::Tls;
 use super::handshake::Renew;
-use crate::agent::frame::lost;
+use crate::agent::frame::{lost, write_all};
 
 /// Bytes of content in a record at the most (RFC 8446, section 5.1).
 const CONTENT: usize = 1 << 14;
@@ -31,9 +31,8 @@ const RECORDS_OF_A_KEY: u64 = 1 << 23;
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 const CLOSE_NOTIFY: u8 = 0;
 
-type Secrets = (u64, ConnectionTrafficSecrets);
+pub type Secrets = (u64, ConnectionTrafficSecrets);
 
-/// What the two halves share.
 pub struct Keys {
     suite: &'static Tls13CipherSuite,
     renew: Mutex<Box<dyn Renew>>,
@@ -46,24 +45,23 @@ impl Keys {
         Keys { suite, renew: Mutex::new(renew), wanted: AtomicBool::new(false) }
     }
 
-    fn encrypter(&self, secrets: ConnectionTrafficSecrets) -> std::result::Result<Box<dyn MessageEncrypter>, rustls::Error> {
-        use ConnectionTrafficSecrets::{Aes128Gcm, Aes256Gcm, Chacha20Poly1305};
-        match secrets {
-            Aes128Gcm { key, iv } | Aes256Gcm { key, iv } | Chacha20Poly1305 { key, iv } => Ok(self.suite.aead_alg.encrypter(key, iv)),
-            _ => Err(rustls::Error::General("a cipher without keys".into())),
-        }
+    fn encrypter(&self, secrets: ConnectionTrafficSecrets) -> Tls<Box<dyn MessageEncrypter>> {
+        key_of(secrets).map(|(key, iv)| self.suite.aead_alg.encrypter(key, iv))
     }
 
-    fn decrypter(&self, secrets: ConnectionTrafficSecrets) -> std::result::Result<Box<dyn MessageDecrypter>, rustls::Error> {
-        use ConnectionTrafficSecrets::{Aes128Gcm, Aes256Gcm, Chacha20Poly1305};
-        match secrets {
-            Aes128Gcm { key, iv } | Aes256Gcm { key, iv } | Chacha20Poly1305 { key, iv } => Ok(self.suite.aead_alg.decrypter(key, iv)),
-            _ => Err(rustls::Error::General("a cipher without keys".into())),
-        }
+    fn decrypter(&self, secrets: ConnectionTrafficSecrets) -> Tls<Box<dyn MessageDecrypter>> {
+        key_of(secrets).map(|(key, iv)| self.suite.aead_alg.decrypter(key, iv))
     }
 }
 
-/// The sending half.
+fn key_of(secrets: ConnectionTrafficSecrets) -> Tls<(AeadKey, Iv)> {
+    use ConnectionTrafficSecrets::{Aes128Gcm, Aes256Gcm, Chacha20Poly1305};
+    match secrets {
+        Aes128Gcm { key, iv } | Aes256Gcm { key, iv } | Chacha20Poly1305 { key, iv } => Ok((key, iv)),
+        _ => Err(rustls::Error::General("a cipher without keys".into())),
+    }
+}
+
 pub struct RecordWriter {
     keys: Arc<Keys>,
     encrypter: Box<dyn MessageEncrypter>,
@@ -76,15 +74,8 @@ pub struct RecordWriter {
     failed: bool,
 }
 
-/// Without keys.
-impl fmt::Debug for RecordWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordWriter").field("next", &self.next).field("failed", &self.failed).finish_non_exhaustive()
-    }
-}
-
 impl RecordWriter {
-    pub fn new(keys: Arc<Keys>, (next, secrets): Secrets) -> std::result::Result<RecordWriter, rustls::Error> {
+    pub fn new(keys: Arc<Keys>, (next, secrets): Secrets) -> Tls<RecordWriter> {
         let encrypter = keys.encrypter(secrets)?;
         Ok(RecordWriter { keys, encrypter, next, limit: RECORDS_OF_A_KEY, batch: Vec::with_capacity(BATCH), failed: false })
     }
@@ -109,7 +100,7 @@ impl RecordWriter {
             self.add(ContentType::ApplicationData, content)?;
             left = rest;
             if self.batch.len() >= BATCH || left.is_empty() {
-                write_all(to, &self.batch)?;
+                write_all(to, self.batch.iter().map(Vec::as_slice))?;
                 self.batch.clear();
             }
         }
@@ -133,21 +124,6 @@ impl RecordWriter {
     }
 }
 
-fn write_all(to: &mut dyn Write, records: &[Vec<u8>]) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = records.iter().map(|record| IoSlice::new(record)).collect();
-    let mut left = &mut slices[..];
-    while !left.is_empty() {
-        match to.write_vectored(left) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => IoSlice::advance_slices(&mut left, count),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    to.flush()
-}
-
-/// The receiving half.
 pub struct RecordReader {
     keys: Arc<Keys>,
     decrypter: Box<dyn MessageDecrypter>,
@@ -158,23 +134,15 @@ pub struct RecordReader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Content that has not been taken yet.
     plain: std::ops::Range<usize>,
     /// The other end has closed the connection in order.
     ended: bool,
     failed: Option<Error>,
 }
 
-/// Without keys and content.
-impl fmt::Debug for RecordReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordReader").field("next", &self.next).field("failed", &self.failed).finish_non_exhaustive()
-    }
-}
-
 impl RecordReader {
     /// `early` is content and `records` are records that came with the handshake.
-    pub fn new(keys: Arc<Keys>, (next, secrets): Secrets, early: Vec<u8>, records: Vec<u8>) -> std::result::Result<Self, rustls::Error> {
+    pub fn new(keys: Arc<Keys>, (next, secrets): Secrets, early: Vec<u8>, records: Vec<u8>) -> Tls<Self> {
         let decrypter = keys.decrypter(secrets)?;
         let end = records.len();
         let mut buffer = records;

@@ -9,7 +9,7 @@ use rustls::{ClientConnection, StreamOwned};
 use super::handshake::Halves;
 use super::*;
 
-/// Whoever waits longer waits for ever.
+/// Bound of every wait in these tests.
 const BOUND: Duration = Duration::from_secs(60);
 
 fn until() -> Instant {
@@ -63,7 +63,6 @@ fn connected(suites: &Suites) -> (Halves, Halves, TcpStream, TcpStream) {
     (connected.expect("connected"), accepted.expect("accepted"), here, there)
 }
 
-/// So many bytes of content.
 fn content(reader: &mut RecordReader, from: &mut dyn Read, count: usize) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -115,7 +114,7 @@ fn only_the_announced_keys_are_accepted() {
         scope.spawn(|| connect(&here, connector, until()));
         assert!(rejects(&there, acceptor));
     });
-    // Without a key nobody is let in: a client of rustls that believes every server and has none.
+    // A client without a key is refused: one of rustls that trusts every server.
     let (here, there) = pair();
     let acceptor = far.acceptor(near.fingerprint, &Suites::default()).expect("a configuration");
     let builder = ClientConfig::builder_with_provider(Suites::default().provider()).with_protocol_versions(&[&TLS13]).expect("TLS 1.3");
@@ -137,7 +136,7 @@ fn rejects(stream: &TcpStream, config: Arc<ServerConfig>) -> bool {
     accepted.is_err()
 }
 
-/// The other end is rustls as everybody uses it: what goes over the line is TLS 1.3, and nothing of haul's own.
+/// The other end is plain rustls: what is sent is TLS 1.3, and nothing of haul's own.
 #[test]
 fn a_plain_client_of_rustls_is_understood_and_may_ask_for_new_keys() {
     let (near, far) = (identity(), identity());
@@ -165,17 +164,6 @@ fn a_plain_client_of_rustls_is_understood_and_may_ask_for_new_keys() {
         writer.write(&mut there, &[&sent[..100_000]]).expect("sent");
         assert!(client.join().expect("no panic") == sent[..100_000]);
         assert!(reader.content(&mut there).expect("an end in order").is_empty());
-    });
-}
-
-#[test]
-fn keys_change_in_time() {
-    let ((mut writer, _back), (_answer, mut reader), mut here, mut there) = connected(&Suites::default());
-    let sent = noise(500_000);
-    writer.limit = 2;
-    std::thread::scope(|scope| {
-        scope.spawn(|| writer.write(&mut here, &[&sent]).expect("sent"));
-        assert!(content(&mut reader, &mut there, sent.len()).expect("it came") == sent);
     });
 }
 
@@ -278,6 +266,6 @@ fn whoever_says_something_else_gets_no_answer() {
     let (_here, there) = pair();
     let (near, far) = (identity(), identity());
     let acceptor = far.acceptor(near.fingerprint, &Suites::default()).expect("a configuration");
-    let e = accept(&there, acceptor, Instant::now() + Duration::from_millis(50)).expect_err("nothing came");
+    let e = accept(&there, acceptor, Instant::now() + Duration::from_millis(50)).err().expect("nothing came");
     assert_eq!(e.kind(), ErrorKind::TimedOut);
 }

@@ -21,7 +21,6 @@ impl Login {
         self.until.get_or_init(|| until);
     }
 
-    /// How long another session may still wait.
     pub(crate) fn left(&self) -> Duration {
         self.until.get().map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()))
     }

@@ -20,7 +20,7 @@ pub(super) struct Further {
     is_over: bool,
 }
 
-/// Whether the same login again would ask nobody: by its method, in one step, and not with a key that has to be touched.
+/// Whether the same login again would need no person: by its method, in one step, and not with a key that has to be touched.
 fn is_without_questions(text: &str) -> bool {
     let method = text.lines().filter_map(|line| line.strip_prefix("Authenticated to ")?.split('"').nth(1)).next_back();
     let key = text.lines().filter_map(|line| line.strip_prefix("debug1: Server accepts key: ")).next_back().unwrap_or_default();

@@ -220,7 +220,7 @@ fn note(facts: &mut Facts, probed: &Probe) {
 fn met(reach: &Reach, flags: &Flags, host: &agent::Host, probed: Option<&Probe>, facts: &mut Facts) -> Result<()> {
     let far = host.remote()?;
     let path = probed.and_then(|probed| probed.haul.as_ref()).map(|path| safe(path.as_bytes()));
-    facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: far.version });
+    facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: haul_ssh::agent::PROTOCOL });
     if facts.connection.is_none() {
         facts.connection = Connection::read(&far.connection);
     }

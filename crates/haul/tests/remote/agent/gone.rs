@@ -127,9 +127,9 @@ fn a_port_to_which_nobody_connects_is_closed() {
     let mut greeting = [0; MAGIC.len()];
     from.read_exact(&mut greeting).expect("it greets");
     assert_eq!(greeting, MAGIC);
-    // Version 6 alone; a fingerprint, any port, one connection.
-    let listen = [&[32][..], &[7; 32], &[0, 0, 1]].concat();
-    for (id, kind, body) in [(0, HELLO, vec![6, 6, 1, b'x', 0]), (1, TLS_LISTEN, listen)] {
+    // Version 7 alone; a fingerprint, any port, one connection.
+    let listen = [&[7; 32][..], &[0, 1]].concat();
+    for (id, kind, body) in [(0, HELLO, vec![7, 7, 1, b'x', 0]), (1, TLS_LISTEN, listen)] {
         to.write_all(&Frame { kind, id, body }.bytes()).expect("it reads");
     }
     let mut answer = || loop {

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use haul_core::store::Store;
 
 use super::*;
-use crate::agent::frame::head;
 use crate::agent::link::Transport;
 use crate::agent::{Host, Pipes, RootOptions, SessionOptions};
 
