@@ -4,11 +4,8 @@ use haul_core::error::{ErrorKind, Result};
 use http::Method;
 
 use super::Bucket;
-use super::call::Body;
-use super::checksum::Algorithm;
 use super::xml;
 
-/// What came of a request to restore an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// It was begun: the object can be read some time later.
@@ -32,10 +29,8 @@ impl Restored {
 impl Bucket {
     /// Has the service make a readable copy of an archived object, for so many days; `tier` is how fast.
     pub fn restore(&self, key: &[u8], days: u32, tier: Option<&str>) -> Result<Restored> {
-        let body = xml::restore(days, tier);
-        let call = self.of_version(self.call("restore", Method::POST, key)).ask("restore", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
-        match self.client.send(&call, Body::Bytes(body.as_bytes())) {
+        let call = self.of_version(self.call("restore", Method::POST, key)).ask("restore", "");
+        match self.send_document(call, &xml::restore(days, tier)) {
             Ok(answer) if answer.status == http::StatusCode::OK => Ok(Restored::Extended),
             Ok(_) => Ok(Restored::Begun),
             Err(e) if e.kind() == ErrorKind::Exists && e.reason().contains("RestoreAlreadyInProgress") => Ok(Restored::UnderWay),

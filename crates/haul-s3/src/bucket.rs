@@ -16,7 +16,7 @@ use super::checksum::{self, Algorithm, ObjectChecksums};
 use super::checksum_modes::{ChecksumMode, unstored};
 use super::client::Client;
 use super::fault;
-use super::put_options::{CopyTemplate, KEPT, NEVER_COPIED, Pair, PutOptions};
+use super::put_options::{CopyTemplate, HEADERS, Pair, PutOptions};
 use super::xml;
 use haul_net::http_client::time;
 
@@ -35,7 +35,6 @@ pub struct Head {
     /// As it was sent, quotes included: for `If-Match`.
     pub etag: String,
     pub modified: Time,
-    /// The service's time of the answer.
     pub answered: Option<Time>,
     pub attributes: FileAttributes,
     pub checksums: ObjectChecksums,
@@ -51,7 +50,6 @@ pub struct Put {
 }
 
 impl Put {
-    /// By one request.
     fn of(answer: &Answer) -> Result<Put> {
         Ok(Put { etag: answer.named("write")?.to_string(), since: date(answer), until: date(answer) })
     }
@@ -89,19 +87,17 @@ impl Head {
         self.headers.iter().filter_map(|(name, value)| Some((name.as_str().strip_prefix("x-amz-meta-")?, value.as_bytes())))
     }
 
-    /// Those that are not haul's.
     pub fn foreign(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.raw_metadata().filter(|(name, _)| !attributes::NAMES.contains(name))
     }
 
     /// Headers that are the object's own, and its metadata that are not haul's, as far as they are text.
     pub fn own_headers(&self) -> Vec<(String, String)> {
-        let own = KEPT.into_iter().chain(NEVER_COPIED).filter_map(|name| Some((name.to_string(), self.header(name)?.to_string())));
+        let own = HEADERS.into_iter().filter_map(|(name, _)| Some((name.to_string(), self.header(name)?.to_string())));
         let text = |(name, value): (&str, &[u8])| Some((format!("x-amz-meta-{name}"), String::from_utf8(value.to_vec()).ok()?));
         own.chain(self.foreign().filter_map(text)).collect()
     }
 
-    /// Those that are text.
     pub fn metadata(&self) -> Vec<Pair> {
         let text = |(name, value): (&str, &[u8])| Some((name.to_string().into(), std::str::from_utf8(value).ok()?.to_string()));
         self.raw_metadata().filter_map(text).collect()
@@ -119,7 +115,7 @@ impl Bucket {
         format!("s3://{profile}{}", self.name)
     }
 
-    /// The same for a copy of an entry: with the headers of the object that it is from, but for those that were asked for.
+    /// For a copy of an entry: with the headers of its object, but for those that the options set.
     pub(super) fn like(&self, entry: &Entry) -> Bucket {
         match &entry.headers {
             None => self.clone(),
@@ -155,13 +151,12 @@ impl Bucket {
         }
     }
 
-    /// Size of a part, counted from 1, for an object that was put together from several, and how many there are. Without `If-Match`:
-    /// some services give each part an ETag of its own, and what is read later is of the right version or an error.
-    pub fn part(&self, key: &[u8], number: u32) -> Result<(u64, Option<u32>)> {
+    /// Size of a part, counted from 1, of an object that was put together from several. Without `If-Match`: some services give each
+    /// part an ETag of its own, and what is read later is of the right version or an error.
+    pub fn part(&self, key: &[u8], number: u32) -> Result<u64> {
         let call = self.looking("stat", Method::HEAD, key).ask("partNumber", number.to_string());
         let answer = self.client.send(&call, Body::None)?;
-        let size = answer.header("content-length").and_then(|size| size.parse().ok()).unwrap_or(0);
-        Ok((size, answer.header("x-amz-mp-parts-count").and_then(|count| count.parse().ok())))
+        Ok(answer.header("content-length").and_then(|size| size.parse().ok()).unwrap_or(0))
     }
 
     /// The bytes of `at`, or of the whole object; only of the version `etag`, if one is given.
@@ -178,13 +173,13 @@ impl Bucket {
         Ok((Head::of(&answer), answer))
     }
 
-    /// The same for the latest versions of objects.
+    /// For the latest versions of objects.
     #[must_use]
     pub(super) fn latest(&self) -> Bucket {
         self.clone().version(None)
     }
 
-    /// The same for one version of objects; `None` for the latest.
+    /// For one version of objects; `None` for the latest.
     #[must_use]
     pub(super) fn version(self, version: Option<&str>) -> Bucket {
         if self.options.version.as_deref() == version {
@@ -193,7 +188,6 @@ impl Bucket {
         Bucket { options: Arc::new(PutOptions { version: version.map(str::to_string), ..(*self.options).clone() }), ..self }
     }
 
-    /// Uploads a whole object from memory.
     pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
         let modes = &self.client.modes;
         if let Some(algorithm) = self.options.checksum {
@@ -236,47 +230,22 @@ impl Bucket {
         }
     }
 
-    /// One page of a listing: at most 1,000 keys below `prefix`, behind `token`.
-    pub fn page(&self, prefix: &[u8], delimiter: bool, token: Option<&str>, after: &[u8], most: u32) -> Result<Vec<u8>> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let mut call = self.call("list", Method::GET, b"").ask("list-type", "2").ask("encoding-type", "url").ask("prefix", text(prefix));
-        if delimiter {
-            call = call.ask("delimiter", "/");
-        }
-        self.send_page(call, token, after, most).map(|(body, _)| body)
-    }
-
-    /// The same without a delimiter, with the objects' metadata where the service lists them.
-    pub(super) fn flat_page(&self, prefix: &[u8], token: Option<&str>, after: &[u8], metadata: bool) -> Result<(Vec<u8>, Option<Time>)> {
+    /// One page of a listing: at most `most` keys below `prefix`, and 1,000; `more` says how and from where. With the service's time
+    /// of the answer.
+    pub fn page(&self, prefix: &[u8], most: u32, more: &[(&'static str, &str)]) -> Result<(Vec<u8>, Option<Time>)> {
         let mut call = self.call("list", Method::GET, b"").ask("list-type", "2").ask("encoding-type", "url");
         call = call.ask("prefix", String::from_utf8_lossy(prefix));
-        if metadata {
-            call = call.ask("metadata", "true");
-        }
-        self.send_page(call, token, after, 1000)
-    }
-
-    /// The page, and the service's time of the answer.
-    fn send_page(&self, mut call: Call<'_>, token: Option<&str>, after: &[u8], most: u32) -> Result<(Vec<u8>, Option<Time>)> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if most < 1000 {
             call = call.ask("max-keys", most.to_string());
         }
-        if let Some(token) = token {
-            call = call.ask("continuation-token", token);
-        }
-        if !after.is_empty() {
-            call = call.ask("start-after", text(after));
-        }
+        let call = more.iter().fold(call, |call, &(name, value)| call.ask(name, value));
         let answer = self.client.send(&call, Body::None)?;
         let now = date(&answer);
         Ok((answer.whole("list")?, now))
     }
 
-    /// Whether there is any key that begins so.
     pub fn any_below(&self, prefix: &[u8]) -> Result<bool> {
-        let page = self.page(prefix, false, None, b"", 1)?;
-        xml::list_objects(&page).map(|(lines, _)| !lines.is_empty()).map_err(|e| fault::document("list", &self.name, e))
+        Ok(self.first(prefix)?.is_some())
     }
 
     /// Removes the version `etag`, else `Changed`: by the service itself where it knows the condition, and everywhere by a look just
@@ -341,10 +310,13 @@ impl Bucket {
             let call = self.of_version(self.call("set tags", Method::DELETE, key)).ask("tagging", "");
             return self.client.send(&call, Body::None).map(|_| ());
         }
-        let body = xml::tagging(tags);
-        let call = self.of_version(self.call("set tags", Method::PUT, key)).ask("tagging", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
-        self.client.send(&call, Body::Bytes(body.as_bytes())).map(|_| ())
+        let call = self.of_version(self.call("set tags", Method::PUT, key)).ask("tagging", "");
+        self.send_document(call, &xml::tagging(tags)).map(drop)
+    }
+
+    pub(super) fn send_document(&self, call: Call<'_>, body: &str) -> Result<Answer> {
+        let call = call.with("content-type", "application/xml").with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
+        self.client.send(&call, Body::Bytes(body.as_bytes()))
     }
 
     /// Whether the bucket is there; `Denied` counts, as does a bucket in another region.

@@ -23,7 +23,6 @@ fn foreign(op: &'static str, words: String) -> Error {
     e.hint("a proxy or a web server may stand in between, or the address may be wrong: check --endpoint-url")
 }
 
-/// A request without its body.
 #[derive(Debug)]
 pub struct Call<'a> {
     pub op: &'static str,
@@ -73,7 +72,6 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// A header that is never printed.
     #[must_use]
     pub fn secret(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(mut value) = HeaderValue::from_str(value) {
@@ -83,7 +81,6 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// A pair of user metadata.
     #[must_use]
     pub fn meta(mut self, name: &str, value: &[u8]) -> Self {
         let name = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes());
@@ -108,7 +105,6 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: ureq::Body,
-    /// How often the request was sent.
     pub tries: u32,
 }
 

@@ -44,7 +44,6 @@ impl Default for CopySizes {
     }
 }
 
-/// Concurrent requests of one call.
 const AT_ONCE: usize = 8;
 
 impl Objects {
@@ -94,7 +93,7 @@ impl Objects {
         }
         entry.have = entry.have.with(spec.keep.and(spec.entry.have));
         let keep = had.and(self.caps.attributes.sets).with(spec.keep.and(self.caps.attributes.sets)).with(MetaMask::SETID);
-        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] };
+        let like = CopyTemplate::of(&head);
         let written = attributes::write(&entry, keep, like.used(&self.bucket.options)).of_its_kind("set attributes")?;
         let metadata = pairs(written.headers);
         let like = CopyTemplate { attributes: Some(&metadata), ..like };
@@ -175,11 +174,7 @@ impl Objects {
         }
         if lacking != OptionSet::TAGS {
             self.touch(&key);
-            self.copy_object(
-                (&self.bucket, &key),
-                &key,
-                &CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] },
-            )?;
+            self.copy_object((&self.bucket, &key), &key, &CopyTemplate::of(&head))?;
             self.forget_key(&key);
         } else if let Some(wanted) = &self.bucket.options.tagging {
             self.bucket.set_tags(&key, &tags_of(wanted))?;
@@ -220,7 +215,7 @@ impl Objects {
         if spec.keep.any(MetaMask::XATTR.with(MetaMask::ACL)) && like.xattrs.is_none() {
             like.xattrs = self.entry_of(entry.name.clone(), &source, &head, MetaMask::XATTR)?.xattrs;
         }
-        let template = CopyTemplate { head: &head, attributes: None, same_bucket: place.name == self.bucket.name, version, grants: &[] };
+        let template = CopyTemplate { same_bucket: place.name == self.bucket.name, version, ..CopyTemplate::of(&head) };
         let written = attributes::write(&like, spec.keep, template.used(&self.bucket.options)).of_its_kind("copy")?;
         let metadata = pairs(written.headers);
         let grants = if self.bucket.options.copies_acl { rights::headers_of(&place.acl(&source)?)? } else { Vec::new() };
@@ -234,7 +229,6 @@ impl Objects {
         }
     }
 
-    /// Whether there is an object with the key of a marker.
     fn has_marker(&self, marker: &[u8]) -> Result<bool> {
         match self.as_listed(marker) {
             Some(listed) => Ok(listed.is_some()),
@@ -280,8 +274,7 @@ impl Objects {
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
-        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true, version: None, grants: &[] };
-        self.copy_object((&self.bucket, &old), &new, &like).map_err(|e| e.on(from))?;
+        self.copy_object((&self.bucket, &old), &new, &CopyTemplate::of(&head)).map_err(|e| e.on(from))?;
         self.forget_key(&old);
         self.bucket.delete_version(&old, &head.etag).map_err(|e| e.on(from))
     }

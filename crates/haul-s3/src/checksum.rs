@@ -2,7 +2,7 @@
 //!
 //! An object sent in parts has one of two kinds of checksum. The *whole* kind is that of its content, wherever it
 //! was cut: only CRCs can have it, since their values combine. The *composite* kind is the checksum of the parts'
-//! checksums: whoever checks it must know where the parts ended. A multipart ETag is the composite MD5.
+//! checksums: a check needs the sizes of the parts. A multipart ETag is the composite MD5.
 
 #[cfg(test)]
 mod tests;
@@ -11,10 +11,8 @@ pub use haul_net::http_client::digest::{Algorithm, Value, combine, composite};
 use haul_net::http_client::etag::count;
 pub use haul_net::http_client::etag::{ETag, version};
 
-/// Of what a checksum is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Of the whole content.
     Whole,
     /// Of the checksums of so many parts; 0 if their number is not said.
     Composite(u32),
@@ -43,7 +41,6 @@ impl StoredChecksum {
         Some(StoredChecksum { value: Value::parse_base64(algorithm, value)?, kind, etag: false })
     }
 
-    /// As a header has it.
     pub fn text(&self) -> String {
         match self.kind {
             Kind::Whole | Kind::Composite(0) => self.value.base64(),
@@ -64,14 +61,12 @@ pub struct ObjectChecksums {
     /// The best first: of the whole before composite ones, what is cheap to compute before what is not, and what
     /// comes of the ETag last of its kind.
     pub stored: Vec<StoredChecksum>,
-    /// `x-amz-mp-parts-count`: only for requests with a `partNumber`.
-    pub parts: Option<u32>,
 }
 
 /// Reads the headers of an answer to HEAD, GET or PUT, whatever the case of their names. The checksums of an
 /// answer for a range are left out: some services send that of the object, others that of the part.
 pub fn checksums<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> ObjectChecksums {
-    let (mut etag, mut checksum_type, mut parts) = ("", "", None);
+    let (mut etag, mut checksum_type) = ("", "");
     let (mut encrypted, mut range) = (false, false);
     let mut found: Vec<(Algorithm, &str)> = Vec::new();
     for (name, value) in headers {
@@ -82,8 +77,6 @@ pub fn checksums<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> O
             etag = value;
         } else if is("x-amz-checksum-type") {
             checksum_type = value;
-        } else if is("x-amz-mp-parts-count") {
-            parts = count(value.trim_ascii());
         } else if is("content-range") {
             range = true;
         } else if is("x-goog-hash") {
@@ -108,7 +101,7 @@ pub fn checksums<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> O
         stored.push(StoredChecksum { value, kind, etag: true });
     }
     stored.sort_by_key(|stored| (stored.kind != Kind::Whole, stored.etag, stored.algorithm()));
-    ObjectChecksums { etag, stored, parts }
+    ObjectChecksums { etag, stored }
 }
 
 /// Google's form: `crc32c=n03x6A==` or `md5=Ojk9c3dhfxgoKVVHYwFbHQ==`.

@@ -1,7 +1,7 @@
 //! Checksums of uploads. Which of them an endpoint verifies is found out by its answers, and cached for a day.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -21,17 +21,14 @@ pub struct ChecksumMode {
     pub trailing: bool,
 }
 
-/// From the best to the one that every endpoint accepts.
-const MODES: [ChecksumMode; 4] = [
-    ChecksumMode { algorithm: Algorithm::Crc64Nvme, trailing: true },
-    ChecksumMode { algorithm: Algorithm::Crc64Nvme, trailing: false },
-    ChecksumMode { algorithm: Algorithm::Crc32c, trailing: false },
-    MD5,
+/// From the best to the one that every endpoint accepts, with their words in the cache file.
+const MODES: [(&str, ChecksumMode); 4] = [
+    ("crc64nvme-trailer", ChecksumMode { algorithm: Algorithm::Crc64Nvme, trailing: true }),
+    ("crc64nvme", ChecksumMode { algorithm: Algorithm::Crc64Nvme, trailing: false }),
+    ("crc32c", ChecksumMode { algorithm: Algorithm::Crc32c, trailing: false }),
+    ("md5", MD5),
 ];
 const MD5: ChecksumMode = ChecksumMode { algorithm: Algorithm::Md5, trailing: false };
-
-/// The words for [`MODES`] in the cache file.
-const WORDS: [&str; MODES.len()] = ["crc64nvme-trailer", "crc64nvme", "crc32c", "md5"];
 
 /// The operation of an error that says only that the endpoint does not verify a mode.
 pub(super) const UNVERIFIED: &str = "verify";
@@ -48,12 +45,9 @@ pub struct ChecksumModes {
     level: AtomicU8,
     /// The endpoint has returned a checksum.
     returns: AtomicBool,
-    memory: OnceLock<Memory>,
+    /// The cache file: a word and the time in seconds since 1970.
+    memory: OnceLock<StateFile>,
 }
-
-/// The cache file of one endpoint: a word and the time in seconds since 1970.
-#[derive(Debug)]
-struct Memory(StateFile);
 
 impl ChecksumModes {
     /// Reads the cache file below haul's state directory, and writes it when the mode changes.
@@ -61,9 +55,9 @@ impl ChecksumModes {
         let mut is_first = false;
         let memory = self.memory.get_or_init(|| {
             is_first = true;
-            Memory::open(state, endpoint)
+            StateFile::new(state, xxh128(format!("modes\0{endpoint}").as_bytes()))
         });
-        if is_first && let Some(level) = memory.read() {
+        if is_first && let Some(level) = recalled(memory) {
             self.level.fetch_max(level, Ordering::Relaxed);
         }
     }
@@ -73,12 +67,12 @@ impl ChecksumModes {
     }
 
     pub fn mode(&self) -> ChecksumMode {
-        MODES[self.level()]
+        MODES[self.level()].1
     }
 
     /// The mode for a part of an upload that was begun with this algorithm: another one's checksum would be rejected.
     pub fn of_upload(&self, begun: Algorithm) -> ChecksumMode {
-        let last = MODES.iter().rposition(|mode| mode.algorithm == begun).unwrap_or(0);
+        let last = MODES.iter().rposition(|(_, mode)| mode.algorithm == begun).unwrap_or(0);
         if begun == Algorithm::Md5 || self.level() > last { MD5 } else { ChecksumMode { algorithm: begun, trailing: self.mode().trailing } }
     }
 
@@ -89,13 +83,13 @@ impl ChecksumModes {
 
     /// The endpoint does not know this mode: the next one from now on. `false` if there is none.
     pub fn deny(&self, mode: ChecksumMode) -> bool {
-        let Some(at) = MODES.iter().position(|known| *known == mode) else { return true };
+        let Some(at) = MODES.iter().position(|(_, known)| *known == mode) else { return true };
         self.go_to(at + 1)
     }
 
     /// The endpoint does not know this algorithm in any mode.
     pub fn deny_algorithm(&self, algorithm: Algorithm) -> bool {
-        let Some(at) = MODES.iter().rposition(|known| known.algorithm == algorithm) else { return true };
+        let Some(at) = MODES.iter().rposition(|(_, known)| known.algorithm == algorithm) else { return true };
         self.go_to(at + 1)
     }
 
@@ -108,7 +102,7 @@ impl ChecksumModes {
             && let Some(memory) = self.memory.get()
         {
             // Without the file the next run needs a request or two more.
-            let _ = memory.write(level);
+            let _ = memory.replace(|mut file| writeln!(file, "{} {}", MODES[next].0, now()));
         }
         true
     }
@@ -190,7 +184,7 @@ fn not_stored(algorithm: Algorithm) -> Error {
     e.hint("leave out --checksum-algorithm: haul finds one that the server verifies")
 }
 
-/// The same for an answer that refuses it.
+/// [`not_stored`] for an answer that refuses the checksum.
 pub(super) fn unstored(e: Error, algorithm: Algorithm) -> Error {
     if is_unverified(&e) { not_stored(algorithm) } else { e }
 }
@@ -200,24 +194,14 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
-impl Memory {
-    fn open(state: &Path, endpoint: &str) -> Memory {
-        Memory(StateFile::new(state, xxh128(format!("modes\0{endpoint}").as_bytes())))
-    }
-
-    /// The mode, unless the file has expired.
-    fn read(&self) -> Option<u8> {
-        let mut text = String::new();
-        File::open(self.0.path()).ok()?.take(FILE_MOST).read_to_string(&mut text).ok()?;
-        let (word, at) = text.trim_ascii().split_once(' ')?;
-        let age = now().checked_sub(at.parse().ok()?)?;
-        let level = WORDS.iter().position(|known| *known == word).filter(|_| age < REMEMBERED)?;
-        u8::try_from(level).ok()
-    }
-
-    fn write(&self, level: u8) -> io::Result<()> {
-        self.0.replace(|mut file| writeln!(file, "{} {}", WORDS[usize::from(level)], now()))
-    }
+/// The index of the mode in a cache file, unless that has expired.
+fn recalled(memory: &StateFile) -> Option<u8> {
+    let mut text = String::new();
+    File::open(memory.path()).ok()?.take(FILE_MOST).read_to_string(&mut text).ok()?;
+    let (word, at) = text.trim_ascii().split_once(' ')?;
+    let age = now().checked_sub(at.parse().ok()?)?;
+    let level = MODES.iter().position(|(known, _)| *known == word).filter(|_| age < REMEMBERED)?;
+    u8::try_from(level).ok()
 }
 
 #[cfg(test)]
@@ -233,28 +217,28 @@ mod tests {
             modes
         };
         let first = modes("http://a");
-        assert_eq!(first.mode(), MODES[0]);
-        assert!(first.deny(MODES[0]) && first.deny_algorithm(Algorithm::Crc64Nvme));
-        assert_eq!((modes("http://a").mode(), modes("http://b").mode()), (MODES[2], MODES[0]));
-        assert!(first.deny(MODES[2]) && !first.deny(MD5));
+        assert_eq!(first.mode(), MODES[0].1);
+        assert!(first.deny(MODES[0].1) && first.deny_algorithm(Algorithm::Crc64Nvme));
+        assert_eq!((modes("http://a").mode(), modes("http://b").mode()), (MODES[2].1, MODES[0].1));
+        assert!(first.deny(MODES[2].1) && !first.deny(MD5));
         assert_eq!(modes("http://a").mode(), MD5);
-        let path = Memory::open(dir.path(), "http://a").0.path();
+        let path = first.memory.get().expect("remembered").path();
         for text in [format!("md5 {}", now() - REMEMBERED), format!("md5 {}", now() + 60), "md5".into(), "x 1".into(), "\0".into()] {
             std::fs::write(&path, text).expect("written");
-            assert_eq!(modes("http://a").mode(), MODES[0]);
+            assert_eq!(modes("http://a").mode(), MODES[0].1);
         }
     }
 
     #[test]
     fn parts_of_an_upload_take_its_checksum_or_md5() {
         let modes = ChecksumModes::default();
-        assert_eq!(modes.of_upload(Algorithm::Crc64Nvme), MODES[0]);
+        assert_eq!(modes.of_upload(Algorithm::Crc64Nvme), MODES[0].1);
         assert_eq!(modes.of_upload(Algorithm::Crc32c), ChecksumMode { algorithm: Algorithm::Crc32c, trailing: true });
         assert_eq!(modes.of_upload(Algorithm::Md5), MD5);
-        modes.deny(MODES[0]);
-        assert_eq!(modes.of_upload(Algorithm::Crc64Nvme), MODES[1]);
-        modes.deny(MODES[1]);
+        modes.deny(MODES[0].1);
+        assert_eq!(modes.of_upload(Algorithm::Crc64Nvme), MODES[1].1);
+        modes.deny(MODES[1].1);
         assert_eq!(modes.of_upload(Algorithm::Crc64Nvme), MD5);
-        assert_eq!(modes.of_upload(Algorithm::Crc32c), MODES[2]);
+        assert_eq!(modes.of_upload(Algorithm::Crc32c), MODES[2].1);
     }
 }

@@ -42,9 +42,7 @@ pub struct Client {
     named: bool,
     /// Regions and styles that were found out, by bucket.
     routes: Mutex<HashMap<String, Route>>,
-    /// Signers by their region.
     signers: Mutex<HashMap<String, Arc<Signer>>>,
-    /// Checksums of uploads.
     pub modes: ChecksumModes,
     pause: Pause,
     pub(super) held: Arc<Held>,
@@ -55,7 +53,6 @@ pub struct Client {
     said: Mutex<Vec<String>>,
     /// How many keys the service has removed by one request in time.
     pub(super) removed_at_once: AtomicUsize,
-    /// Threads beside the workers.
     pub(super) threads: Threads,
     pub(super) contact: Contact,
     /// The server is MinIO, by its own word: its listings have metadata where they are asked for.
@@ -86,18 +83,14 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// How a bucket is addressed.
 #[derive(Clone, Debug)]
 struct Route {
     signer: Arc<Signer>,
     style: Style,
 }
 
-/// Why a try failed.
 enum Failure {
-    /// The service said no.
     Refused(Refusal),
-    /// There was no answer.
     Broken(Error),
 }
 
@@ -140,7 +133,7 @@ impl Client {
         })
     }
 
-    /// The same with a way to tell the user something.
+    /// With a function that prints a line for the user.
     #[must_use]
     pub fn printing(self, print: Option<fn(&str)>) -> Client {
         Client { print, ..self }
@@ -159,17 +152,12 @@ impl Client {
         }
     }
 
-    /// Whether the server has said that it is MinIO.
+    /// Whether the server has said that it is MinIO: its listings have metadata where they are asked for.
     pub(super) fn is_minio(&self) -> bool {
         self.minio.load(Ordering::Relaxed)
     }
 
-    /// Whether listings have metadata where they are asked for.
-    pub(super) fn lists_metadata(&self) -> bool {
-        self.is_minio()
-    }
-
-    /// Whether the endpoint is Amazon's, one for each region, because nobody named another.
+    /// Whether the endpoint is Amazon's, one for each region, as no other was named.
     pub fn is_amazon(&self) -> bool {
         !self.named
     }
@@ -193,7 +181,6 @@ impl Client {
         what.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the user once in a run.
     pub(super) fn say_once(&self, line: String) {
         let mut said = self.lock(&self.said);
         if let Some(print) = self.print.filter(|_| !said.contains(&line)) {
@@ -234,7 +221,6 @@ impl Client {
         self.lock(&self.routes).insert(bucket.to_string(), route);
     }
 
-    /// The address of a request.
     fn uri(&self, call: &Call<'_>, route: &Route) -> Result<Uri> {
         let bad = |reason: String| Error::new(ErrorKind::BadName, call.op).because(reason);
         let regional = match self.named {
@@ -346,7 +332,7 @@ impl Client {
         }
     }
 
-    /// Whether there is a newer credential than this one. Whoever asks meanwhile waits for the answer.
+    /// Whether there is a newer credential than this one. Other threads wait for the answer.
     fn is_renewed(&self, spent: &Arc<Credential>) -> bool {
         let mut doubted = self.lock(&self.doubted);
         if let Some(known) = &*doubted

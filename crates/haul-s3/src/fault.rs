@@ -10,18 +10,15 @@ use http::StatusCode;
 use super::call::Answer;
 use super::xml;
 
-/// An unsuccessful answer.
 #[derive(Clone, Debug, Default)]
 pub struct Refusal {
     pub status: u16,
     /// The service's code (`NoSuchKey`), or the status' name where there was no document: an answer to HEAD has none.
     pub code: String,
     pub message: String,
-    /// To quote to those who run the service.
     pub request_id: String,
     /// Where the bucket is, if the answer says it.
     pub region: Option<String>,
-    /// What `Retry-After` asks for.
     pub wait: Option<Duration>,
     /// There was no document: all that is known is the status, and `code` is its name.
     pub bare: bool,

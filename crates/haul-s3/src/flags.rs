@@ -120,22 +120,25 @@ impl Values for Flags {
 impl Flags {
     /// Whether anything is asked for that objects can have anew without other content.
     pub fn wishes(&self) -> bool {
-        let plain = [
-            &self.storage_class,
-            &self.sse,
-            &self.checksum_algorithm,
-            &self.content_type,
-            &self.cache_control,
-            &self.content_encoding,
-            &self.content_disposition,
-            &self.content_language,
-            &self.expires_at,
-            &self.tagging,
-        ];
-        !self.metadata.is_empty() || plain.into_iter().any(Option::is_some)
+        let other = [&self.sse, &self.checksum_algorithm, &self.tagging];
+        !self.metadata.is_empty() || self.headers().iter().any(Option::is_some) || other.into_iter().any(Option::is_some)
     }
 
-    /// The same for an address: with the region that was given for it, and for its profile.
+    /// The values of [`HEADERS`](super::put_options::HEADERS).
+    pub(super) fn headers(&self) -> [Option<&String>; 8] {
+        [
+            self.content_type.as_ref(),
+            self.cache_control.as_ref(),
+            self.content_disposition.as_ref(),
+            self.content_encoding.as_ref(),
+            self.content_language.as_ref(),
+            self.expires_at.as_ref(),
+            self.storage_class.as_ref(),
+            None,
+        ]
+    }
+
+    /// For an address: with the region that was given for it, and for its profile.
     pub fn of_place(&self, location: &Location) -> Flags {
         let authority = location.authority();
         let own = self.regions.iter().find(|(known, _)| *known == authority).map(|(_, region)| region.clone());
@@ -143,7 +146,7 @@ impl Flags {
         Flags { region: own.or(flags.region.clone()), ..flags }
     }
 
-    /// The same for an address that names a profile, which alone says then how its server is reached and who asks.
+    /// For an address that names a profile, which alone says then how its server is reached and who asks.
     pub fn of_profile(&self, profile: Option<&str>) -> Flags {
         match profile {
             None => self.clone(),

@@ -8,17 +8,13 @@ use haul_core::store::Flow;
 
 use super::Bucket;
 use super::inventory::{Line, Object};
-use super::pages::{Listed, Page, Pager, Pages, Step, after_all, behind};
+use super::pages::{Page, Pager, Pages, Step, after_all, behind};
 
-/// Objects of a page.
+/// A page as it was answered.
 #[derive(Debug)]
 pub(super) struct FlatPage {
-    pub objects: Vec<Object>,
-    /// All keys before this position are in the page, or in one before it.
-    pub until: Vec<u8>,
-    /// Continues the listing there.
-    pub token: Option<String>,
-    /// Their metadata were asked for.
+    pub page: Page,
+    /// Metadata were asked for.
     pub metadata: bool,
     /// The service's time of the answer.
     pub now: Option<Time>,
@@ -29,11 +25,16 @@ impl Bucket {
     pub(super) fn flat_objects(&self, prefix: &[u8], at: &[u8], token: Option<&str>, metadata: bool) -> Result<FlatPage> {
         let wrong = |why| Error::new(ErrorKind::Other, "list").because(why);
         let after = if at == prefix { &b""[..] } else { at.strip_suffix(b"\0").unwrap_or(at) };
+        let text = String::from_utf8_lossy(after);
         let mut token = token.map(str::to_owned);
         let mut last = if token.is_some() { after.to_vec() } else { Vec::new() };
         loop {
-            let begins = if token.is_some() { &b""[..] } else { after };
-            let (body, now) = self.flat_page(prefix, token.as_deref(), begins, metadata)?;
+            let begins = match &token {
+                Some(token) => Some(("continuation-token", token.as_str())),
+                None => Some(("start-after", &*text)).filter(|_| !text.is_empty()),
+            };
+            let more: Vec<_> = [("metadata", "true")].into_iter().filter(|_| metadata).chain(begins).collect();
+            let (body, now) = self.page(prefix, 1000, &more)?;
             let (lines, page) = self.read_lines(&body)?;
             let mut objects: Vec<Object> = lines.into_iter().filter_map(Line::object).collect();
             if objects.iter().any(|object| !object.key.starts_with(prefix) || object.key.is_empty()) {
@@ -66,7 +67,7 @@ impl Bucket {
             }
             let until = end.filter(|_| next.is_some()).unwrap_or_else(|| after_all(prefix));
             objects.retain(|object| &object.key[..] >= at);
-            return Ok(FlatPage { objects, until, token: next, metadata, now });
+            return Ok(FlatPage { page: Page { start: at.to_vec(), until, objects, token: next }, metadata, now });
         }
     }
 
@@ -75,27 +76,14 @@ impl Bucket {
     pub(super) fn each_below(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
         let pages = Pages::new(std::env::temp_dir());
         let anywhere = || !self.client.from_start.load(Ordering::Relaxed);
-        let fetch = |at: &[u8], token: Option<&str>| {
-            let FlatPage { objects, until, token, .. } = self.flat_objects(prefix, at, token, false)?;
-            Ok(Page { start: at.to_vec(), until, objects: objects.into_iter().map(listed).collect(), token })
-        };
+        let fetch = |at: &[u8], token: Option<&str>| self.flat_objects(prefix, at, token, false).map(|answer| answer.page);
         let pager = Pager { pages: &pages, threads: &self.client.threads, anywhere: &anywhere, fetch: &fetch, reuse: true, once: true };
         pager.each(prefix, &mut |page, at| {
-            let lines = page.objects[page.at(at)..].iter().map(|listed| Line::Object(object(listed)));
+            let lines = page.objects[page.at(at)..].iter().cloned().map(Line::Object);
             match each(lines.collect()) {
                 Flow::Stop => Step::Stop,
                 _ => Step::Next,
             }
         })
     }
-}
-
-fn listed(object: Object) -> Listed {
-    let Object { key, size, etag, modified, class, .. } = object;
-    Listed { key, size, etag, modified: modified.unwrap_or_default(), class, details: None }
-}
-
-fn object(listed: &Listed) -> Object {
-    let Listed { key, size, etag, modified, class, .. } = listed.clone();
-    Object { key, size, etag, modified: Some(modified).filter(|modified| *modified != Time::default()), class, metadata: None }
 }

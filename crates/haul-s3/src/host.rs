@@ -16,6 +16,7 @@ use super::account::AccountOptions;
 use super::cache;
 use super::checksum::Algorithm;
 use super::flags::Flags;
+use super::flat::FlatPage;
 use super::open_cache::Recent;
 use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
 use haul_core::place::provider::Access;
@@ -59,10 +60,9 @@ pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
 /// The word of `--acl` for the grants of the source.
 const COPY_ACL: &str = "copy";
 
-/// The options for objects that are written.
 fn options(flags: &Flags) -> Result<PutOptions> {
     Ok(PutOptions {
-        storage_class: flags.storage_class.clone(),
+        headers: flags.headers().map(|value| value.cloned()),
         encryption: flags.sse.clone(),
         kms_key: flags.sse_kms_key_id.clone(),
         customer_key: flags.sse_c.as_deref().map(customer_key).transpose()?,
@@ -70,13 +70,6 @@ fn options(flags: &Flags) -> Result<PutOptions> {
         copies_acl: flags.acl.as_deref() == Some(COPY_ACL),
         checksum: flags.checksum_algorithm.as_deref().and_then(Algorithm::of_word),
         metadata: flags.metadata.clone(),
-        content_type: flags.content_type.clone(),
-        cache_control: flags.cache_control.clone(),
-        content_encoding: flags.content_encoding.clone(),
-        content_disposition: flags.content_disposition.clone(),
-        content_language: flags.content_language.clone(),
-        expires: flags.expires_at.clone(),
-        redirect: None,
         tagging: flags.tagging.clone(),
         request_payer: flags.request_payer,
         version: flags.version_id.clone(),
@@ -112,7 +105,7 @@ pub struct BucketHost {
 }
 
 impl BucketHost {
-    /// A bucket of which nobody has asked whether it exists.
+    /// A bucket that need not exist.
     ///
     /// # Errors
     /// No bucket's name, and those of [`client`].
@@ -191,7 +184,7 @@ impl BucketHost {
             // Another request would not be answered either.
             Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => Err(e.at(self.bucket.address().as_bytes())),
             // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
-            Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
+            Err(_) => match self.bucket.page(b"", 1, &[("delimiter", "/")]) {
                 Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(self.bucket.address().as_bytes())),
                 _ => Ok(()),
             },
@@ -202,7 +195,7 @@ impl BucketHost {
     fn exists_beside(&self, object: Option<&[u8]>) -> Result<bool> {
         let exists = || self.bucket.exists();
         let look = || {
-            // Without an answer whoever needs it asks again, and says what is wrong.
+            // Without an answer the caller that needs it asks again, and reports the error.
             let key = object.unwrap_or_default();
             self.bucket.head(key).map(|head| self.recent.keep_ahead(key, head)).map(|()| true)
         };
@@ -217,13 +210,13 @@ impl BucketHost {
         if prefix.is_empty() { Ok(true) } else { self.bucket.any_below(&prefix) }
     }
 
-    /// The same for a directory that is listed next. With `nonempty` an empty bucket is none.
+    /// [`BucketHost::is_dir`] for a directory that is listed next. With `nonempty` an empty bucket is none.
     fn is_listed_dir(&self, path: &[u8], nonempty: bool) -> Result<bool> {
         let prefix = prefix(path);
         if prefix.is_empty() && !nonempty {
             return Ok(true);
         }
-        let is_empty = self.recent.of_page(&prefix, |page| page.objects.is_empty());
+        let is_empty = self.recent.of_page(&prefix, |answer| answer.page.objects.is_empty());
         is_empty.map_or_else(|| self.first_page(&prefix), Ok).map(|is_empty| !is_empty)
     }
 
@@ -233,7 +226,7 @@ impl BucketHost {
         if self.options.map_keys {
             return None;
         }
-        let lone = self.recent.of_page(&prefix, |page| match &page.objects[..] {
+        let lone = self.recent.of_page(&prefix, |FlatPage { page, .. }| match &page.objects[..] {
             [only] if only.key == prefix && only.size > 0 && page.token.is_none() => Some(only.size),
             _ => None,
         });
@@ -242,19 +235,17 @@ impl BucketHost {
 
     /// Asks for the page that a prefix begins with, which is listed next; whether there is nothing below it.
     fn first_page(&self, prefix: &[u8]) -> Result<bool> {
-        let metadata = self.options.look && self.bucket.client.lists_metadata() && cache::is_unknown(self.cache.as_deref());
+        let metadata = self.options.look && self.bucket.client.is_minio() && cache::is_unknown(self.cache.as_deref());
         let page = self.bucket.flat_objects(prefix, prefix, None, metadata)?;
-        let is_empty = page.objects.is_empty();
+        let is_empty = page.page.objects.is_empty();
         self.recent.keep_page(prefix, page);
         Ok(is_empty)
     }
 
-    /// A path as an address.
     fn address_of(&self, path: &[u8]) -> Vec<u8> {
         [self.bucket.address().as_bytes(), b"/", key(path)].concat()
     }
 
-    /// The error for a source without any object.
     fn empty(&self, path: &[u8]) -> Error {
         let e = Error::new(ErrorKind::NotFound, "open").at(&self.address_of(path));
         if prefix(path).is_empty() {
@@ -269,7 +260,7 @@ impl BucketHost {
         self.store(self.bucket.clone(), path, options)
     }
 
-    /// The same for what is written, which has no old versions.
+    /// A store for writing, which has no old versions.
     fn written(&self, path: &[u8], options: Options) -> Objects {
         let version = self.bucket.options.version.clone();
         let bucket = self.bucket.latest();

@@ -13,9 +13,7 @@ use haul_core::store::Flow;
 use http::Method;
 
 use super::account::DEFAULT_REGION;
-use super::attributes::FileAttributes;
 use super::call::{Body, Call};
-use super::checksum::Algorithm;
 use super::client::Client;
 use super::fault::{self, Refusal};
 use super::xml;
@@ -30,17 +28,25 @@ const REMOVED_LEAST: usize = 10;
 const AT_ONCE: usize = 8;
 
 /// An object as a listing has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     pub key: Vec<u8>,
-    /// Bytes.
     pub size: u64,
     pub etag: String,
     pub modified: Option<Time>,
     /// `STANDARD`, `GLACIER`...; empty if it is not said.
     pub class: Cow<'static, str>,
-    /// What the metadata say, where the listing has them.
-    pub metadata: Option<Box<FileAttributes>>,
+    /// What its metadata say of the file, where the listing has them, as the cache keeps it.
+    pub details: Option<Box<[u8]>>,
+}
+
+/// A storage class, without memory of its own for the one that most objects have.
+pub(super) fn class_of(class: Cow<'_, str>) -> Cow<'static, str> {
+    match &*class {
+        "" => Cow::Borrowed(""),
+        "STANDARD" => Cow::Borrowed("STANDARD"),
+        _ => Cow::Owned(class.into_owned()),
+    }
 }
 
 /// What a listing by the delimiter yields.
@@ -86,14 +92,12 @@ pub struct Upload {
     pub initiated: Option<Time>,
 }
 
-/// The operation of a presigned URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Read,
     Write,
 }
 
-/// Reads a page of a listing.
 type Reader<T> = fn(&[u8]) -> Result<(Vec<T>, xml::Page), xml::Fault>;
 
 /// A key, and a version of it or an empty text, that could not be removed.
@@ -142,7 +146,6 @@ impl Bucket {
         self.client.send(&self.call("remove bucket", Method::DELETE, b""), Body::None).map(|_| ())
     }
 
-    /// The region that the bucket is in.
     pub fn location(&self) -> Result<String> {
         let answer = self.client.send(&self.call("stat", Method::GET, b"").ask("location", ""), Body::None)?.whole("stat")?;
         xml::location(&answer).map_err(|e| fault::document("stat", &self.name, e))
@@ -154,28 +157,24 @@ impl Bucket {
         if !delimiter {
             return self.each_below(prefix, each);
         }
-        self.unchecked_lines(prefix, delimiter, &mut |mut lines| {
+        let fetch = |token: Option<&String>| {
+            let more = [("delimiter", "/"), ("continuation-token", token.map_or("", String::as_str))];
+            let (lines, page) = self.read_lines(&self.page(prefix, 1000, &more[..1 + usize::from(token.is_some())])?.0)?;
+            if page.truncated && page.token.is_none() {
+                return Err(Error::new(ErrorKind::Other, "list").because("the listing is truncated and has no continuation token"));
+            }
+            Ok((lines, page.token.filter(|_| page.truncated)))
+        };
+        pages(fetch, &mut |mut lines: Vec<Line>| {
             // A caller might remove keys outside of the prefix.
             lines.retain(|line| line.key().starts_with(prefix) && (matches!(line, Line::Object(_)) || line.key().ends_with(b"/")));
             each(lines)
         })
     }
 
-    /// The same with whatever the service lists.
-    pub(super) fn unchecked_lines(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
-        let fetch = |token: Option<&String>| {
-            let (lines, page) = self.read_lines(&self.page(prefix, delimiter, token.map(String::as_str), b"", 1000)?)?;
-            if page.truncated && page.token.is_none() {
-                return Err(Error::new(ErrorKind::Other, "list").because("the listing is truncated and has no continuation token"));
-            }
-            Ok((lines, page.token.filter(|_| page.truncated)))
-        };
-        pages(fetch, each)
-    }
-
     /// The first object whose key begins with `prefix`.
     pub fn first(&self, prefix: &[u8]) -> Result<Option<Object>> {
-        let (lines, _) = self.read_lines(&self.page(prefix, false, None, b"", 1)?)?;
+        let (lines, _) = self.read_lines(&self.page(prefix, 1, &[])?.0)?;
         Ok(lines.into_iter().find_map(|line| match line {
             Line::Object(object) => Some(object).filter(|object| object.key.starts_with(prefix)),
             Line::Prefix(_) => None,
@@ -290,9 +289,8 @@ impl Bucket {
     fn remove_by_one_request(&self, keys: &[(Vec<u8>, String)]) -> Result<Vec<Unremoved>> {
         let named = keys.iter().map(|(key, version)| (&key[..], version.as_str()));
         let body = xml::delete_objects(named, true).map_err(|_| Error::new(ErrorKind::Unsupported, "remove"))?;
-        let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64()).divisible();
-        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("remove")?;
+        let call = self.call("remove", Method::POST, b"").ask("delete", "").divisible();
+        let answer = self.send_document(call, &body)?.whole("remove")?;
         let refused = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
         let failed = |refused: xml::Refusal| {
             let refusal = Refusal { status: 200, code: refused.code, message: refused.message, ..Refusal::default() };
@@ -396,7 +394,7 @@ fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
                     // It would go round for ever, and what is behind it would be missing.
                     Some(_) => {
                         let e = Error::new(ErrorKind::Other, "list").because("the listing repeats its continuation token");
-                        // Nobody may be listening any more.
+                        // The receiver may have ended.
                         let _ = give.send(Err(e));
                         return;
                     }

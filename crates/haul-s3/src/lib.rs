@@ -80,7 +80,6 @@ pub const PARTS_MOST: u32 = 10_000;
 /// service, and what a broken one has left is asked for again by chunk.
 const REQUEST_MOST: u64 = 64 << 20;
 
-/// How a store is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Look up attributes that listings do not have: one request per object.
@@ -90,12 +89,11 @@ pub struct Options {
     pub server_times: bool,
     /// Map parts of keys that are not valid file names to names (see [`address::name_of_part`]).
     pub map_keys: bool,
-    /// Ignore metadata that could harm whoever creates files from objects: setuid and setgid bits, and extended attributes outside
+    /// Ignore metadata that could do harm where files are created from objects: setuid and setgid bits, and extended attributes outside
     /// of `user.` and ACLs.
     pub distrust: bool,
     /// Objects that may not be looked at count as absent: who may only write writes.
     pub blind: bool,
-    /// Make no markers.
     pub no_markers: bool,
     /// One object is written: what is below its key does not matter.
     pub one_object: bool,
@@ -118,7 +116,6 @@ impl Default for Options {
     }
 }
 
-/// A bucket below a prefix.
 #[derive(Debug)]
 pub struct Objects {
     bucket: Bucket,
@@ -141,7 +138,6 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Sends nothing.
     pub fn new(bucket: Bucket, prefix: &[u8], options: Options) -> Self {
         let mut prefix = prefix.to_vec();
         if !prefix.is_empty() && !prefix.ends_with(b"/") {
@@ -168,25 +164,25 @@ impl Objects {
         }
     }
 
-    /// The same with a cache of what listings do not tell.
+    /// With a cache of what listings do not have.
     #[must_use]
     pub fn cached(self, cache: Option<Arc<MetadataCache>>) -> Self {
         Objects { cache, ..self }
     }
 
-    /// The same for the object that was looked at while the places of the run were opened.
+    /// With the answers that came while the places of the run were opened.
     #[must_use]
     fn recent(self, recent: Arc<Recent>) -> Self {
         Objects { recent, ..self }
     }
 
-    /// The same for copies of this version of objects.
+    /// For copies of this version of objects.
     #[must_use]
     fn copying_version(self, copied_version: Option<String>) -> Self {
         Objects { copied_version, ..self }
     }
 
-    /// The same with other sizes for copies within the service.
+    /// With other sizes for copies within the service.
     #[must_use]
     pub fn copy_sizes(self, copy_sizes: CopySizes) -> Self {
         Objects { copy_sizes, ..self }
@@ -387,8 +383,8 @@ impl Unfinished for Objects {
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        let Some(upload) = sink::upload_of(token) else { return Ok(()) };
-        match self.bucket.abort(&self.key(name, "abandon")?, upload) {
+        let Some((upload, _)) = sink::upload_of(token) else { return Ok(()) };
+        match self.bucket.abort(&self.key(name, "abandon")?, &upload.id) {
             // Who may not remove it leaves it to who may: nothing of this run depends on it.
             Err(e) if e.kind() == ErrorKind::Denied => Ok(()),
             other => other.map_err(|e| e.on(name)),

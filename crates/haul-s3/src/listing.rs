@@ -1,12 +1,11 @@
 //! Listings of directories, made of pages of all keys below them.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Store};
 
@@ -17,7 +16,7 @@ use super::checksum;
 use super::flat::FlatPage;
 use super::inventory::Object;
 use super::look::whole_seconds;
-use super::pages::{Listed, Page, Pager, Step, after_all};
+use super::pages::{Page, Pager, Step, after_all};
 use haul_core::store::staging::is_staging;
 use haul_net::http_client::parallel::in_parallel;
 
@@ -32,38 +31,44 @@ const LAST: &str = "\u{10ffff}";
 impl Objects {
     /// The page of keys below `prefix` that begins at a position.
     fn fetch(&self, prefix: &[u8], at: &[u8], token: Option<&str>) -> Result<Page> {
-        Ok(self.page(at, self.bucket.flat_objects(prefix, at, token, self.asks_metadata())?))
+        self.bucket.flat_objects(prefix, at, token, self.asks_metadata()).map(|answer| self.learn(answer))
     }
 
     /// Whether listings are asked for metadata: where the service has them there, and the cache knows none.
     fn asks_metadata(&self) -> bool {
         let unknown = || *self.unknown.get_or_init(|| cache::is_unknown(self.cache.as_deref()));
-        self.options.look && self.bucket.client.lists_metadata() && unknown()
+        self.options.look && self.bucket.client.is_minio() && unknown()
     }
 
-    fn page(&self, at: &[u8], page: FlatPage) -> Page {
-        let FlatPage { objects, until, token, now, .. } = page;
-        let objects = objects.into_iter().map(|object| self.listed_object(object, now)).collect();
-        Page { start: at.to_vec(), until, objects, token }
+    /// The page of an answer, whose metadata are remembered.
+    fn learn(&self, FlatPage { page, now, .. }: FlatPage) -> Page {
+        for object in &page.objects {
+            if let (Some(cache), Some(details), Some(now)) = (&self.cache, &object.details, now)
+                && cache::is_settled(now, object.modified.unwrap_or_default())
+            {
+                cache.listed(&object.key, &object.etag, details);
+            }
+        }
+        page
     }
 
-    /// The same with the page that it begins with, which was asked for before: it is of no use where listings say more.
+    /// With its first page, which was requested before: of no use where listings say more.
     #[must_use]
     pub(super) fn beginning_with(self, page: Option<FlatPage>) -> Self {
-        let says_less = |page: &FlatPage| !page.metadata && !page.objects.is_empty() && self.asks_metadata();
+        let says_less = |page: &FlatPage| !page.metadata && !page.page.objects.is_empty() && self.asks_metadata();
         if let Some(page) = page.filter(|page| !says_less(page)) {
-            self.pages.keep(&Arc::new(self.page(&self.prefix, page)));
+            self.pages.keep(&Arc::new(self.learn(page)));
         }
         self
     }
 
     /// What a listing of this run had for a key; `None` where it was not listed.
-    pub(super) fn as_listed(&self, key: &[u8]) -> Option<Option<Listed>> {
+    pub(super) fn as_listed(&self, key: &[u8]) -> Option<Option<Object>> {
         let page = self.pages.covering(key)?;
         Some(page.objects.get(page.at(key)).filter(|object| object.key == key).cloned())
     }
 
-    /// The same for all keys that begin with this name's, and nothing was written beside it since.
+    /// Whether a listing of this run had no key that begins with this name's, and nothing was written beside it since.
     pub(super) fn was_listed_without_any(&self, key: &[u8]) -> bool {
         let dir = &key[..key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
         // A probe is looked for after the listing, and may have been written through another address.
@@ -71,22 +76,10 @@ impl Objects {
             return false;
         }
         let has_none = |page: Arc<Page>| {
-            let is_behind = |object: &Listed| !object.key.starts_with(key);
+            let is_behind = |object: &Object| !object.key.starts_with(key);
             page.covers(&after_all(key)) && page.objects.get(page.at(key)).is_none_or(is_behind)
         };
         self.pages.covering(key).is_some_and(has_none)
-    }
-
-    fn listed_object(&self, object: Object, now: Option<Time>) -> Listed {
-        let Object { key, size, etag, modified, metadata, .. } = object;
-        let modified = modified.unwrap_or_default();
-        let details = metadata.and_then(|metadata| cache::details(size, modified, &metadata));
-        if let (Some(cache), Some(details)) = (&self.cache, &details)
-            && now.is_some_and(|now| cache::is_settled(now, modified))
-        {
-            cache.listed(&key, &etag, details);
-        }
-        Listed { key, size, etag, modified, class: Cow::Borrowed(""), details }
     }
 
     pub(super) fn list_below(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
@@ -153,7 +146,7 @@ impl Objects {
     }
 
     /// Directories among the lines of a page, with the attributes of their markers.
-    fn dirs(&self, dir: &Dir, prefix: &[u8], lines: &[Found<'_>], mut cursor: Option<&mut Cursor>) -> VecDeque<Entry> {
+    fn dirs(&self, dir: &Dir, prefix: &[u8], lines: &[Found<'_>], mut cursor: Option<&mut Cursor<'_>>) -> VecDeque<Entry> {
         let mut unknown = Vec::new();
         let mut entries = VecDeque::new();
         for line in lines {
@@ -185,7 +178,7 @@ impl Objects {
     }
 
     /// Gives a directory the attributes of its marker; `false` if they are not known.
-    pub(super) fn apply_marker(&self, marker: &Listed, entry: &mut Entry, cursor: Option<&mut Cursor>) -> bool {
+    pub(super) fn apply_marker(&self, marker: &Object, entry: &mut Entry, cursor: Option<&mut Cursor<'_>>) -> bool {
         let Some(known) = known_of(marker, cursor).filter(|known| !known.xattrs) else { return false };
         apply(known, entry, false);
         self.presume_missing(entry);
@@ -203,7 +196,7 @@ impl Objects {
         line: &Found<'_>,
         clash: bool,
         dirs: &mut VecDeque<Entry>,
-        cursor: Option<&mut Cursor>,
+        cursor: Option<&mut Cursor<'_>>,
         each: &mut dyn FnMut(Result<Entry>) -> Flow,
     ) -> Flow {
         let leaf = &line.key()[prefix.len()..];
@@ -261,9 +254,9 @@ impl Objects {
     }
 
     /// The entry of an object by its listing and the cache. Without its attributes it may be a symlink as well as a file.
-    fn listed(&self, name: Name, found: &Listed, cursor: Option<&mut Cursor>) -> Entry {
+    fn listed(&self, name: Name, found: &Object, cursor: Option<&mut Cursor<'_>>) -> Entry {
         let mut entry = Entry::bare(name, Kind::Unknown);
-        let modified = found.modified;
+        let modified = found.modified.unwrap_or_default();
         entry.size = found.size;
         entry.stored = found.size;
         entry.mode = 0o644;
@@ -291,10 +284,9 @@ impl Objects {
 /// A line of a listing: an object, or a directory with its marker.
 #[derive(Clone)]
 enum Found<'a> {
-    Object(&'a Listed),
-    Dir(Vec<u8>, Option<&'a Listed>),
-    /// An object that outlives its page.
-    Kept(Box<Listed>),
+    Object(&'a Object),
+    Dir(Vec<u8>, Option<&'a Object>),
+    Kept(Box<Object>),
 }
 
 impl Found<'_> {
@@ -315,10 +307,9 @@ impl Found<'_> {
     }
 }
 
-/// What the listing or the cache says of an object's file.
-fn known_of(found: &Listed, cursor: Option<&mut Cursor>) -> Option<Known> {
+fn known_of(found: &Object, cursor: Option<&mut Cursor<'_>>) -> Option<Known> {
     let said = found.details.as_deref().and_then(cache::of_details);
-    said.or_else(|| cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, found.modified)))
+    said.or_else(|| cursor.and_then(|cursor| cursor.lookup(&found.key, &found.etag, found.size, found.modified.unwrap_or_default())))
 }
 
 fn apply(known: Known, entry: &mut Entry, server_times: bool) {
@@ -343,7 +334,6 @@ fn apply(known: Known, entry: &mut Entry, server_times: bool) {
     }
 }
 
-/// Concurrent look-ups of directory markers.
 const AT_ONCE: usize = 16;
 
 /// The error for a marker with content, which is neither a directory nor may be lost.
@@ -407,14 +397,7 @@ mod tests {
             let line = match key.ends_with('/') {
                 true => Found::Dir(key.as_bytes().to_vec(), None),
                 false => {
-                    let listed = Listed {
-                        key: key.as_bytes().to_vec(),
-                        size: 0,
-                        etag: String::new(),
-                        modified: Time::default(),
-                        class: "".into(),
-                        details: None,
-                    };
+                    let listed = Object { key: key.as_bytes().to_vec(), ..Object::default() };
                     Found::Kept(Box::new(listed))
                 }
             };

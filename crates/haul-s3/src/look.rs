@@ -17,7 +17,6 @@ use haul_net::http_client::parallel::in_parallel;
 const NOBODY: u32 = u32::MAX;
 /// The longest target of a symlink: PATH_MAX.
 const TARGET_MOST: u64 = 4096;
-/// Concurrent look-ups of one call.
 const AT_ONCE: usize = 16;
 /// Links that are followed one after the other before it counts as a loop.
 const LINKS_MOST: usize = 40;
@@ -134,7 +133,6 @@ impl Objects {
         Ok(entry)
     }
 
-    /// A directory without a marker.
     pub(super) fn unmarked(&self, entry: &mut Entry, whole_bucket: bool) {
         // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a directory before
         // its marker.
@@ -183,7 +181,6 @@ impl Objects {
         self.options.server_times && !self.options.look
     }
 
-    /// The target of a symlink is the object's content.
     fn target_of(&self, key: &[u8], head: &Head) -> Result<Box<[u8]>> {
         if head.size > TARGET_MOST {
             return Err(Error::new(ErrorKind::BadName, "read link").because("the target is longer than a path may be"));
@@ -235,7 +232,6 @@ impl Objects {
         Err(Error::new(ErrorKind::Other, "follow").because("too many levels of symlinks"))
     }
 
-    /// The target of a link as a name.
     pub(super) fn led_to(&self, link: &Entry) -> Result<Name> {
         let nowhere = || Error::new(ErrorKind::NotFound, "follow").because("the symlink points out of the prefix");
         let target = link.target.as_deref().unwrap_or_default();
@@ -254,7 +250,6 @@ impl Objects {
         Name::parse(&Dir::root(), &parts.join(&b'/')).ok_or_else(nowhere)
     }
 
-    /// Reads extended attributes into an entry.
     pub(super) fn complete(&self, entry: &mut Entry, want: MetaMask) -> Result<()> {
         let found = self.look(&entry.name, want).map_err(|e| e.on(&entry.name))?;
         entry.xattrs = Some(found.xattrs.unwrap_or_default());

@@ -11,7 +11,6 @@ struct HeldPart {
     upload: Arc<str>,
     number: u32,
     bytes: u64,
-    /// The order in which they came.
     ticket: u64,
 }
 
@@ -23,7 +22,6 @@ struct Counts {
     tickets: u64,
 }
 
-/// Who holds how much.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     counts: Mutex<Counts>,
@@ -35,7 +33,6 @@ pub(super) struct Held {
 pub(super) struct Reserved {
     held: Arc<Held>,
     bytes: u64,
-    /// The ticket of a part.
     part: Option<u64>,
 }
 
@@ -51,7 +48,7 @@ impl Counts {
 
     /// Whether a part that waits gets its room now. The parts of an upload get theirs by number, and one that is lower than those
     /// that have theirs does not wait at all: a service that writes parts in order lets the later ones wait for it. One part
-    /// always has room: whoever holds objects may be waiting for nothing but a worker.
+    /// always has room: objects that are held may be waiting for a worker.
     fn admits(&self, part: &HeldPart) -> bool {
         if !self.is_first(part) {
             return false;

@@ -25,7 +25,6 @@ pub(super) struct Recent {
 
 #[derive(Debug)]
 struct Answer<T> {
-    /// The key, or the prefix.
     key: Vec<u8>,
     at: Instant,
     is: T,
@@ -68,7 +67,6 @@ impl Recent {
         kept.filter(|answer| answer.holds(key)).map_or_else(ask, |answer| Ok(answer.is))
     }
 
-    /// Something was written to a key.
     pub fn forget(&self, key: &[u8]) {
         lock(&self.heads).retain(|answer| answer.key != key);
     }
@@ -78,7 +76,6 @@ impl Recent {
         *lock(&self.page) = Some(Answer::new(prefix, page));
     }
 
-    /// Something of it was written.
     pub fn forget_page(&self) {
         *lock(&self.page) = None;
     }
@@ -88,7 +85,6 @@ impl Recent {
         lock(&self.page).as_ref().filter(|answer| answer.holds(prefix)).map(|answer| says(&answer.is))
     }
 
-    /// The page itself, once.
     pub fn take_page(&self, prefix: &[u8]) -> Option<FlatPage> {
         lock(&self.page).take_if(|answer| answer.holds(prefix)).map(|answer| answer.is)
     }

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use haul_core::retry::ASKED_MOST;
 
-/// Shared by all threads.
 #[derive(Debug)]
 pub struct Pause {
     began: Instant,
-    /// In milliseconds after `began`.
     until: AtomicU64,
 }
 

@@ -14,7 +14,6 @@ use haul_core::entry::Headers;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::option_set::OptionSet;
 
-/// A name of user metadata and its value.
 pub type Pair = (Cow<'static, str>, String);
 
 /// The headers of [`super::attributes::write`] as pairs.
@@ -25,7 +24,8 @@ pub fn pairs(headers: Vec<(&'static str, String)>) -> Vec<Pair> {
 /// As the flags say. Values go into headers as they are.
 #[derive(Clone, Default)]
 pub struct PutOptions {
-    pub storage_class: Option<String>,
+    /// The values of [`HEADERS`]; a content type in place of the one guessed from the file extension.
+    pub headers: [Option<String>; HEADERS.len()],
     /// `AES256` or `aws:kms`.
     pub encryption: Option<String>,
     pub kms_key: Option<String>,
@@ -37,20 +37,9 @@ pub struct PutOptions {
     pub copies_acl: bool,
     /// The service stores this checksum; `None` for the best that it takes.
     pub checksum: Option<Algorithm>,
-    /// The user's own metadata.
     pub metadata: Vec<(String, String)>,
-    /// In place of the type guessed from the file extension.
-    pub content_type: Option<String>,
-    pub cache_control: Option<String>,
-    pub content_encoding: Option<String>,
-    pub content_disposition: Option<String>,
-    pub content_language: Option<String>,
-    pub expires: Option<String>,
-    /// Where a request for the object as a web page is sent on to: only of a copy.
-    pub redirect: Option<String>,
     /// `a=b&c=d`, escaped as in a URL.
     pub tagging: Option<String>,
-    /// The requester pays.
     pub request_payer: bool,
     /// Read this version, not the latest.
     pub version: Option<String>,
@@ -60,21 +49,25 @@ pub struct PutOptions {
 
 impl std::fmt::Debug for PutOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PutOptions")
-            .field("storage_class", &self.storage_class)
-            .field("encryption", &self.encryption)
-            .finish_non_exhaustive()
+        f.debug_struct("PutOptions").field("headers", &self.headers).field("encryption", &self.encryption).finish_non_exhaustive()
     }
 }
 
-/// Headers that are copied together with metadata: a copy with new metadata loses those of its source.
-pub(super) const KEPT: [&str; 6] =
-    ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+/// Headers that an object keeps, and what an option for one is called. A copy with new metadata loses the first [`KEPT`] of its source;
+/// the others a copy has only if they are sent. So are ACLs, but no answer has them: a copy gets the default one.
+pub const HEADERS: [(&str, OptionSet); 8] = [
+    ("content-type", OptionSet::CONTENT_TYPE),
+    ("cache-control", OptionSet::CACHE_CONTROL),
+    ("content-disposition", OptionSet::CONTENT_DISPOSITION),
+    ("content-encoding", OptionSet::CONTENT_ENCODING),
+    ("content-language", OptionSet::CONTENT_LANGUAGE),
+    ("expires", OptionSet::EXPIRES),
+    (CLASS, OptionSet::STORAGE_CLASS),
+    ("x-amz-website-redirect-location", OptionSet::NONE),
+];
+const KEPT: usize = 6;
+const CLASS: &str = "x-amz-storage-class";
 
-/// Headers that a copy has only if they are sent. So are ACLs, but no answer has them: a copy gets the default one.
-pub(super) const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
-
-/// The canned ACL of a copy.
 pub(super) const ACL: &str = "x-amz-acl";
 
 /// Only for copies in the same bucket: another one has rules and keys of its own, and rejects what does not fit.
@@ -89,7 +82,6 @@ pub struct CopyTemplate<'a> {
     pub head: &'a Head,
     /// haul's attributes, in place of those of the source; `None` keeps those.
     pub attributes: Option<&'a [Pair]>,
-    /// The copy is in the bucket of its source.
     pub same_bucket: bool,
     /// The version of the source that is copied; `None` for the latest.
     pub version: Option<&'a str>,
@@ -97,7 +89,12 @@ pub struct CopyTemplate<'a> {
     pub grants: &'a [(&'static str, String)],
 }
 
-impl CopyTemplate<'_> {
+impl<'a> CopyTemplate<'a> {
+    /// In the bucket of its source, the same but for what the options say.
+    pub fn of(head: &'a Head) -> Self {
+        CopyTemplate { head, attributes: None, same_bucket: true, version: None, grants: &[] }
+    }
+
     /// Whether any metadata change.
     pub fn changes(&self, options: &PutOptions) -> bool {
         let differs = |attributes: &[Pair]| {
@@ -146,8 +143,8 @@ impl PutOptions {
     /// that there is one.
     pub fn fingerprint(&self, metadata: &[Pair]) -> u64 {
         let checksum = self.checksum.map_or_else(String::new, |algorithm| format!(" {}", algorithm.word()));
-        let own = [&self.storage_class, &self.encryption, &self.kms_key, &self.acl, &self.content_type, &self.cache_control, &self.tagging];
-        let text = format!("{own:?} {:?} {:?} {} {metadata:?}{checksum}", self.plain_headers(), self.metadata, self.customer_key.is_some());
+        let own = [&self.encryption, &self.kms_key, &self.acl, &self.tagging];
+        let text = format!("{own:?} {:?} {:?} {} {metadata:?}{checksum}", self.headers, self.metadata, self.customer_key.is_some());
         (haul_core::hash::xxh128(text.as_bytes()) & u128::from(u64::MAX)) as u64
     }
 
@@ -163,7 +160,7 @@ impl PutOptions {
 
     /// Whether a copy within the service needs metadata that its source need not have.
     pub fn change_objects(&self) -> bool {
-        !self.metadata.is_empty() || self.content_type.is_some() || self.plain_headers().iter().any(|(_, value)| value.is_some())
+        !self.metadata.is_empty() || self.headers[..KEPT].iter().any(Option::is_some)
     }
 
     /// With the headers of an object that is copied, but for those that were asked for.
@@ -175,8 +172,8 @@ impl PutOptions {
                     options.copies_acl = false;
                     options.acl = Some(value.clone()).filter(|acl| acl != rights::PRIVATE);
                 }
-            } else if let Some(field) = options.header(name) {
-                field.get_or_insert_with(|| value.clone());
+            } else if let Some(at) = HEADERS.iter().position(|(known, _)| known == name) {
+                options.headers[at].get_or_insert_with(|| value.clone());
             } else if let Some(name) = name.strip_prefix("x-amz-meta-")
                 && !options.metadata.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
             {
@@ -189,39 +186,10 @@ impl PutOptions {
         options
     }
 
-    /// The value that was asked for of a header that copies keep.
-    fn header(&mut self, name: &str) -> Option<&mut Option<String>> {
-        Some(match name {
-            "content-type" => &mut self.content_type,
-            "cache-control" => &mut self.cache_control,
-            "content-disposition" => &mut self.content_disposition,
-            "content-encoding" => &mut self.content_encoding,
-            "content-language" => &mut self.content_language,
-            "expires" => &mut self.expires,
-            "x-amz-storage-class" => &mut self.storage_class,
-            "x-amz-website-redirect-location" => &mut self.redirect,
-            _ => return None,
-        })
-    }
-
-    /// Headers that were asked for beside the content type.
-    fn plain_headers(&self) -> [(&'static str, &Option<String>); 5] {
-        [
-            ("cache-control", &self.cache_control),
-            ("content-disposition", &self.content_disposition),
-            ("content-encoding", &self.content_encoding),
-            ("content-language", &self.content_language),
-            ("expires", &self.expires),
-        ]
-    }
-
     /// Whether anything is asked for that an object can be compared with.
     pub fn wishes(&self) -> bool {
-        self.change_objects()
-            || self.storage_class.is_some()
-            || self.encryption.is_some()
-            || self.tagging.is_some()
-            || self.checksum.is_some()
+        let other = [&self.encryption, &self.tagging];
+        self.change_objects() || self.checksum.is_some() || self.headers[KEPT..].iter().chain(other).any(Option::is_some)
     }
 
     /// Whether a request for an object has headers of these options.
@@ -231,7 +199,8 @@ impl PutOptions {
 
     /// What an object lacks of it, but for tags.
     pub(super) fn lacking(&self, head: &Head) -> OptionSet {
-        let is = |name: &str, wanted: &Option<String>, usual: &str| {
+        let is = |name: &str, wanted: &Option<String>| {
+            let usual = if name == CLASS { "STANDARD" } else { "" };
             wanted.as_ref().is_none_or(|wanted| head.header(name).unwrap_or(usual) == wanted)
         };
         let metadata = head.metadata();
@@ -242,19 +211,14 @@ impl PutOptions {
                 .is_some_and(|own| own == key || own.rsplit(['/', ':']).next() == key.rsplit(['/', ':']).next())
         });
         let checked = |wanted| head.checksums.stored.iter().any(|stored| !stored.etag && stored.algorithm() == wanted);
+        let headers = HEADERS.into_iter().zip(&self.headers).map(|((name, option), wanted)| (is(name, wanted), option));
         [
             (self.metadata.iter().all(has), OptionSet::METADATA),
-            (is("content-type", &self.content_type, ""), OptionSet::CONTENT_TYPE),
-            (is("cache-control", &self.cache_control, ""), OptionSet::CACHE_CONTROL),
-            (is("content-encoding", &self.content_encoding, ""), OptionSet::CONTENT_ENCODING),
-            (is("content-disposition", &self.content_disposition, ""), OptionSet::CONTENT_DISPOSITION),
-            (is("content-language", &self.content_language, ""), OptionSet::CONTENT_LANGUAGE),
-            (is("expires", &self.expires, ""), OptionSet::EXPIRES),
-            (is("x-amz-storage-class", &self.storage_class, "STANDARD"), OptionSet::STORAGE_CLASS),
-            (is("x-amz-server-side-encryption", &self.encryption, "") && keyed, OptionSet::ENCRYPTION),
+            (is("x-amz-server-side-encryption", &self.encryption) && keyed, OptionSet::ENCRYPTION),
             (self.checksum.is_none_or(checked), OptionSet::CHECKSUM),
         ]
         .into_iter()
+        .chain(headers)
         .fold(OptionSet::NONE, |lacking, (has, option)| lacking.with(option.when(!has)))
     }
 
@@ -264,17 +228,9 @@ impl PutOptions {
         self.customer(call, "")
     }
 
-    /// For requests that create an object.
     #[must_use]
-    pub fn writing<'a>(&self, mut call: Call<'a>, key: &[u8], metadata: &[Pair]) -> Call<'a> {
-        let content_type = self.content_type.as_deref().unwrap_or_else(|| content_type(key));
-        call = call.with("content-type", content_type);
-        for (name, value) in self.plain_headers() {
-            if let Some(value) = value {
-                call = call.with(name, value);
-            }
-        }
-        self.making(call, metadata)
+    pub fn writing<'a>(&self, call: Call<'a>, key: &[u8], metadata: &[Pair]) -> Call<'a> {
+        self.making(call.with(HEADERS[0].0, content_type(key)), 0, metadata)
     }
 
     /// For requests that copy an object. `anew`: metadata are sent, not copied.
@@ -291,10 +247,7 @@ impl PutOptions {
                 call.headers.insert(name, value.clone());
             }
         };
-        NEVER_COPIED.into_iter().for_each(&mut keep);
-        if anew {
-            KEPT.into_iter().for_each(&mut keep);
-        }
+        HEADERS[if anew { 0 } else { KEPT }..].iter().for_each(|header| keep(header.0));
         if like.same_bucket {
             if self.encryption.is_none() && self.kms_key.is_none() && self.customer_key.is_none() {
                 ENCRYPTION.into_iter().for_each(&mut keep);
@@ -305,19 +258,14 @@ impl PutOptions {
             }
         }
         if !anew {
-            return self.making(call, &[]);
-        }
-        for (name, value) in [("content-type", &self.content_type)].into_iter().chain(self.plain_headers()) {
-            if let Some(value) = value {
-                call = call.with(name, value);
-            }
+            return self.making(call, KEPT, &[]);
         }
         for (name, value) in like.head.raw_metadata() {
             if like.attributes.is_none() || !attributes::NAMES.contains(&name) {
                 call = call.meta(name, value);
             }
         }
-        self.making(call, like.attributes.unwrap_or_default())
+        self.making(call, 0, like.attributes.unwrap_or_default())
     }
 
     /// With the customer's key for the source of a copy.
@@ -326,16 +274,15 @@ impl PutOptions {
         self.customer(call, "copy-source-")
     }
 
-    fn making<'a>(&self, mut call: Call<'a>, metadata: &[Pair]) -> Call<'a> {
-        let plain = [
-            ("x-amz-storage-class", &self.storage_class),
+    /// `from`: the first of the headers that are sent.
+    fn making<'a>(&self, mut call: Call<'a>, from: usize, metadata: &[Pair]) -> Call<'a> {
+        let other = [
             ("x-amz-server-side-encryption", &self.encryption),
             ("x-amz-server-side-encryption-aws-kms-key-id", &self.kms_key),
             (ACL, &self.acl),
             ("x-amz-tagging", &self.tagging),
-            ("x-amz-website-redirect-location", &self.redirect),
         ];
-        for (name, value) in plain {
+        for (name, value) in HEADERS.into_iter().map(|(name, _)| name).zip(&self.headers).skip(from).chain(other) {
             if let Some(value) = value {
                 call = call.with(name, value);
             }

@@ -41,7 +41,7 @@ impl Bucket {
 /// # Errors
 /// A grant that no header can hold: it would be lost.
 pub(super) fn headers_of(acl: &Acl) -> Result<Vec<(&'static str, String)>> {
-    // What an object has that nobody asked anything for: services without ACLs show this one, of an owner without a name.
+    // The default: services without ACLs show this one, of an owner without a name.
     if let [own] = &acl.grants[..]
         && own.permission == "FULL_CONTROL"
         && own.grantee.id() == acl.owner
@@ -91,7 +91,7 @@ pub(super) fn canned(acl: &Acl) -> Result<&'static str> {
     }
 }
 
-/// What an object has that nobody asked anything for.
+/// The default.
 pub(super) const PRIVATE: &str = "private";
 
 fn not_portable(permission: &str, who: &str) -> Error {

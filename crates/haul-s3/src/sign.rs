@@ -28,7 +28,6 @@ use zeroize::Zeroizing;
 use super::address;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// SHA-256 of no bytes at all.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -98,7 +97,6 @@ impl fmt::Debug for Credential {
 /// What the signature says of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// There is none.
     Empty,
     /// Nothing: right over TLS, and where a checksum header proves the body anyway.
     Unsigned,
@@ -128,7 +126,6 @@ pub struct Signer {
     key: Mutex<Option<DayKey>>,
 }
 
-/// The key of one day, made from one credential.
 #[derive(Clone)]
 struct DayKey {
     day: i64,
@@ -152,11 +149,8 @@ impl Signer {
     }
 
     /// Learns from the `Date` of an answer how far the server's clock is ahead of ours (`local`: when the answer came).
-    /// Says whether that moved by more than a minute, so that a request refused as skewed is worth sending again.
-    pub fn learn_clock(&self, server: SystemTime, local: SystemTime) -> bool {
-        let ahead = seconds(server) as i64 - seconds(local) as i64;
-        let before = self.ahead.swap(ahead, Ordering::Relaxed);
-        (ahead - before).abs() > 60
+    pub fn learn_clock(&self, server: SystemTime, local: SystemTime) {
+        self.ahead.store(seconds(server) as i64 - seconds(local) as i64, Ordering::Relaxed);
     }
 
     /// The server's time at our time `now`.
@@ -171,7 +165,7 @@ impl Signer {
     /// earlier signature's headers are replaced, so that a request may be signed again. The address must be absolute, its path
     /// and query encoded as [`super::address::target`] does it.
     ///
-    /// Whoever sets `host` in the headers sends that one; otherwise it is the address's, with its port unless that is the
+    /// A `host` in the headers is signed as it is; without one it is the address's, with its port unless that is the
     /// scheme's own.
     pub fn sign(
         &self,
@@ -198,7 +192,7 @@ impl Signer {
         Ok(())
     }
 
-    /// The address, good for `expires` from now, that does this request for whoever has it. At most seven days, and a temporary
+    /// The address, good for `expires` from now, that does this request without credentials. At most seven days, and a temporary
     /// credential's end also ends the address.
     pub fn presign(&self, method: &Method, uri: &Uri, credential: &Arc<Credential>, now: SystemTime, expires: Duration) -> Result<String> {
         if expires > LONGEST_PRESIGN || expires < Duration::from_secs(1) {
@@ -269,7 +263,6 @@ fn names(headers: &HeaderMap) -> Vec<&str> {
     names
 }
 
-/// The text whose hash is signed.
 fn canonical(method: &Method, uri: &Uri, query: &str, headers: &HeaderMap, payload: Payload<'_>) -> Result<String> {
     let mut text = String::with_capacity(1024);
     let _ = writeln!(text, "{method}\n{}", uri.path());
@@ -318,7 +311,6 @@ fn trimmed(text: &mut String, value: &HeaderValue) -> Result<()> {
     Ok(())
 }
 
-/// A header's value; a secret one is not printed.
 fn value(text: &str, secret: bool) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
         Error::new(ErrorKind::Denied, "sign").because("the access key or the session token has characters that no header can hold")
@@ -327,10 +319,8 @@ fn value(text: &str, secret: bool) -> Result<HeaderValue> {
     Ok(value)
 }
 
-/// A time as signatures write it.
 struct Moment {
     days: i64,
-    /// `20130524T000000Z`
     full: String,
 }
 

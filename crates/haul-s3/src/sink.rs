@@ -1,31 +1,31 @@
 //! One object being written: parts of an upload, or, where it is small, one request at the commit.
 
-mod token;
-
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_core::entry::{Entry, MetaMask, Name, Time};
+use haul_core::entry::{Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Receipt, Sink, SinkExtensions, SinkState, Spec, Token, WriteOutcome, chunks};
 
 use super::attributes;
 use super::bucket::{Bucket, Put};
 use super::cache::MetadataCache;
-use super::checksum::{self, Algorithm, ETag, Value};
+use super::checksum::{self, Algorithm, Value};
 use super::memory_budget::Reserved;
 use super::put_options::pairs;
-use super::upload::{Expected, Part, Upload};
+use super::upload::{Expected, Part, Upload, is_of_parts};
 use super::{Objects, PARTS_MOST};
-use token::{OF_PARTS, UploadToken};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
 const HELD_EACH: u64 = 16 << 20;
 
 /// The token of a write without an upload: a kill leaves nothing of it.
 const NO_UPLOAD: &[u8] = b"-";
+
+/// Stands behind the algorithm in a token where the service keeps no checksum of the whole.
+const OF_PARTS: &str = "-parts";
 
 struct Writing {
     bucket: Bucket,
@@ -44,14 +44,9 @@ enum UploadState {
         _reserved: Reserved,
     },
     Upload {
-        id: String,
-        /// Of the checksums of its parts.
-        algorithm: Algorithm,
-        /// The service keeps a checksum of the whole.
-        whole: bool,
+        upload: Upload,
         /// Of the metadata and options that it was begun with.
         fingerprint: u64,
-        since: Option<Time>,
         progress: Mutex<Progress>,
     },
 }
@@ -62,11 +57,9 @@ struct Progress {
     parts: HashMap<u32, Part>,
     /// Parts that the service had at `attach`: versions of their ETags, by their numbers.
     found: Option<HashMap<u32, u64>>,
-    /// Chunks that arrive in pieces.
     pieces: HashMap<u32, Pieces>,
 }
 
-/// A chunk that is assembled here.
 struct Pieces {
     bytes: Vec<u8>,
     missing: u64,
@@ -94,16 +87,19 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
             let metadata = attributes::write(spec.entry, spec.keep, bucket.options.used()).of_its_kind("create")?.headers;
             let metadata = pairs(metadata);
             let fingerprint = bucket.options.fingerprint(&metadata);
-            let Upload { id, algorithm, whole, since } = bucket.begin(&key, &metadata)?;
-            UploadState::Upload { id, algorithm, whole, fingerprint, since, progress: Mutex::default() }
+            UploadState::Upload { upload: bucket.begin(&key, &metadata)?, fingerprint, progress: Mutex::default() }
         }
     };
     Ok(Writing::boxed(store, name, key, spec, size, state))
 }
 
-/// The id of the upload, of a token that has one.
-pub(super) fn upload_of(token: &Token) -> Option<&str> {
-    Some(UploadToken::of(token)?.id)
+/// The upload of a token that has one, and the fingerprint of its metadata.
+pub(super) fn upload_of(token: &Token) -> Option<(Upload, u64)> {
+    let mut words = std::str::from_utf8(&token.0).ok()?.splitn(3, ' ');
+    let algorithm = words.next()?;
+    let (algorithm, whole) = algorithm.strip_suffix(OF_PARTS).map_or((algorithm, true), |algorithm| (algorithm, false));
+    let fingerprint = u64::from_str_radix(words.next()?, 16).ok()?;
+    Some((Upload { algorithm: Algorithm::of_word(algorithm)?, whole, id: words.next()?.to_string(), since: None }, fingerprint))
 }
 
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
@@ -111,21 +107,21 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
     let key = store.key(name, "attach")?;
     store.touch(&key);
     let (own, is_shared) = token.own();
-    let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(&own).ok_or_else(gone)?;
+    let (upload, fingerprint) = upload_of(&own).ok_or_else(gone)?;
     if is_shared {
-        // Whoever has begun it knows its parts and attributes, and completes or abandons it.
-        let state = UploadState::Upload { id: id.to_string(), algorithm, whole, fingerprint, since: None, progress: Mutex::default() };
+        // Its owner knows its parts and attributes, and completes or abandons it.
+        let state = UploadState::Upload { upload, fingerprint, progress: Mutex::default() };
         return Ok(Writing::boxed(store, name, key, spec, spec.entry.size, state));
     }
     let bucket = store.bucket.like(spec.entry);
     let metadata = pairs(attributes::write(spec.entry, spec.keep, bucket.options.used()).of_its_kind("attach")?.headers);
     if bucket.options.fingerprint(&metadata) != fingerprint {
         // It would end with the attributes and the class of then.
-        store.bucket.abort(&key, id)?;
+        store.bucket.abort(&key, &upload.id)?;
         return Err(gone());
     }
     // A service may have dropped parts: MinIO does when a completion is broken off.
-    let parts = match store.bucket.parts_of(&key, id) {
+    let parts = match store.bucket.parts_of(&key, &upload.id) {
         Ok(Some(parts)) => parts,
         // Without permission to list parts the upload begins anew.
         Ok(None) => return Err(gone()),
@@ -133,7 +129,7 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
         Err(e) => return Err(e),
     };
     let progress = Mutex::new(Progress { found: Some(parts), ..Progress::default() });
-    let state = UploadState::Upload { id: id.to_string(), algorithm, whole, fingerprint, since: None, progress };
+    let state = UploadState::Upload { upload, fingerprint, progress };
     Ok(Writing::boxed(store, name, key, spec, spec.entry.size, state))
 }
 
@@ -194,15 +190,15 @@ impl Writing {
         Ok(if whole { progress.pieces.remove(&chunk.index).map(|pieces| pieces.bytes) } else { None })
     }
 
-    fn send(&self, id: &str, begun: Algorithm, progress: &Mutex<Progress>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
-        let number = chunk.index + 1;
-        let length = chunk.at.end - chunk.at.start;
-        let part = self.bucket.put_part(&self.key, id, number, length, from, begun).map_err(|e| e.on(&self.name))?;
+    fn send(&self, upload: &Upload, progress: &Mutex<Progress>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
+        let (number, length) = (chunk.index + 1, chunk.at.end - chunk.at.start);
+        let part = self.bucket.put_part(&self.key, &upload.id, number, length, from, upload.algorithm).map_err(|e| e.on(&self.name))?;
         self.lock(progress).parts.insert(chunk.index, part);
         Ok(())
     }
 
-    fn commit_upload(&self, id: &str, begun: Algorithm, sent: bool, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
+    fn commit_upload(&self, upload: &Upload, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
+        let Upload { id, algorithm: begun, whole: sent, .. } = upload;
         let mut parts = Vec::with_capacity(receipts.len());
         let mut whole = Some(begun.of(b""));
         let mut receipts: Vec<&Receipt> = receipts.iter().collect();
@@ -214,33 +210,21 @@ impl Writing {
             }
             let receipt = receipts.next().filter(|receipt| receipt.index == chunk.index);
             let missing = || self.fail(ErrorKind::Usage, "commit", format!("part {} has no receipt", chunk.index + 1));
-            let part = part_of(receipt.ok_or_else(missing)?, begun).ok_or_else(missing)?;
+            let part = part_of(receipt.ok_or_else(missing)?, *begun).ok_or_else(missing)?;
             whole = match (whole, part.checksum) {
                 (Some(all), Some(value)) => checksum::combine(all, value, chunk.at.end - chunk.at.start),
                 _ => None,
             };
             parts.push(part);
         }
-        let expected = Expected { size: entry.size, whole: whole.as_slice(), sent };
+        let expected = Expected { size: entry.size, whole: whole.as_slice(), sent: *sent };
         match self.bucket.complete(&self.key, id, &parts, expected) {
-            Ok(put) => Ok(put),
             // The answer to an earlier try may have been lost: the object there now decides.
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
-                    ETag::Md5(md5) => Value::parse(Algorithm::Md5, &md5),
-                    _ => None,
-                });
-                let expected = md5s.collect::<Option<Vec<Value>>>().and_then(checksum::composite);
-                let stands = |found: ETag| match (found, expected) {
-                    (ETag::Multipart { md5, parts }, Some((value, count))) => md5[..] == *value.as_bytes() && parts == count,
-                    _ => false,
-                };
-                match self.bucket.head(&self.key) {
-                    Ok(Some(head)) if stands(head.checksums.etag) => Ok(Put::default()),
-                    _ => Err(e),
-                }
-            }
-            Err(e) => Err(e),
+            Err(e) if e.kind() == ErrorKind::NotFound => match self.bucket.head(&self.key) {
+                Ok(Some(head)) if is_of_parts(head.checksums.etag, &parts) => Ok(Put::default()),
+                _ => Err(e),
+            },
+            other => other,
         }
     }
 }
@@ -279,7 +263,7 @@ impl Sink for Writing {
     fn token(&self) -> Token {
         match &self.state {
             UploadState::Buffered { .. } => Token(NO_UPLOAD.into()),
-            UploadState::Upload { id, algorithm, whole, fingerprint, .. } => {
+            UploadState::Upload { upload: Upload { id, algorithm, whole, .. }, fingerprint, .. } => {
                 let of = if *whole { "" } else { OF_PARTS };
                 Token(format!("{}{of} {fingerprint:016x} {id}", algorithm.word()).into_bytes().into())
             }
@@ -298,13 +282,13 @@ impl Sink for Writing {
                 };
                 read_exactly(from, place).map_err(|e| e.on(&self.name))
             }
-            UploadState::Upload { id, algorithm, progress, .. } => {
+            UploadState::Upload { upload, progress, .. } => {
                 let chunk = self.chunk_of(&at)?;
                 if at == chunk.at {
-                    return self.send(id, *algorithm, progress, &chunk, from);
+                    return self.send(upload, progress, &chunk, from);
                 }
                 match self.put_piece(progress, &chunk, at, from)? {
-                    Some(whole) => self.send(id, *algorithm, progress, &chunk, &mut &whole[..]),
+                    Some(whole) => self.send(upload, progress, &chunk, &mut &whole[..]),
                     None => Ok(()),
                 }
             }
@@ -321,13 +305,13 @@ impl Sink for Writing {
                 None if self.size > 0 => Err(self.fail(ErrorKind::Usage, "write", "nothing was written")),
                 _ => Ok(NO_UPLOAD.into()),
             },
-            UploadState::Upload { id, algorithm, progress, .. } => {
+            UploadState::Upload { upload, progress, .. } => {
                 let known = self.lock(progress).parts.get(&chunk.index).map(tag_of);
                 match known {
                     Some(tag) => Ok(tag),
                     // An empty file has one empty chunk, of which nothing is ever written.
                     None if chunk.at.is_empty() => {
-                        self.send(id, *algorithm, progress, chunk, &mut std::io::empty())?;
+                        self.send(upload, progress, chunk, &mut std::io::empty())?;
                         self.landed(chunk)
                     }
                     None => Err(self.fail(ErrorKind::Usage, "write", format!("part {} was not written whole", chunk.index + 1))),
@@ -348,9 +332,9 @@ impl Sink for Writing {
                 let held = self.lock(bytes);
                 self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &metadata).map_err(|e| e.on(&self.name))?
             }
-            UploadState::Upload { id, algorithm, whole, since, .. } => {
-                let put = self.commit_upload(id, *algorithm, *whole, entry, receipts).map_err(|e| e.on(&self.name))?;
-                Put { since: *since, ..put }
+            UploadState::Upload { upload, .. } => {
+                let put = self.commit_upload(upload, entry, receipts).map_err(|e| e.on(&self.name))?;
+                Put { since: upload.since, ..put }
             }
         };
         if let Some(cache) = &self.cache {
@@ -365,7 +349,7 @@ impl Sink for Writing {
                 *self.lock(bytes) = None;
                 Ok(())
             }
-            UploadState::Upload { id, .. } => self.bucket.abort(&self.key, id).map_err(|e| e.on(&self.name)),
+            UploadState::Upload { upload, .. } => self.bucket.abort(&self.key, &upload.id).map_err(|e| e.on(&self.name)),
         }
     }
 
@@ -376,8 +360,8 @@ impl Sink for Writing {
 
 impl SinkState for Writing {
     fn keeps(&self, receipt: &Receipt) -> bool {
-        let UploadState::Upload { algorithm, progress, .. } = &self.state else { return true };
-        let Some(part) = part_of(receipt, *algorithm) else { return false };
+        let UploadState::Upload { upload, progress, .. } = &self.state else { return true };
+        let Some(part) = part_of(receipt, upload.algorithm) else { return false };
         self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
     }
 }

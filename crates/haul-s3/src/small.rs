@@ -13,7 +13,6 @@ use super::{Objects, attributes, source};
 use haul_net::http_client::agent::read_error;
 use haul_net::http_client::parallel::in_parallel;
 
-/// Concurrent objects of one bundle.
 const AT_ONCE: usize = 4;
 /// An object larger than this is none for a bundle, whatever it was listed as.
 const SMALL_MOST: u64 = 16 << 20;

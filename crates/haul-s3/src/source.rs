@@ -33,13 +33,11 @@ struct Reading {
     first: Mutex<Option<Answer>>,
     /// Of a service without ranges: the rest of an answer, and the position that it is at.
     rest: Arc<Mutex<Option<(ureq::BodyReader<'static>, u64)>>>,
-    /// Of answers that are read in parts.
     unread: Arc<UnreadRanges>,
     has_prefetched_content: bool,
     headers: Arc<entry::Headers>,
     verifier: Option<Arc<Mutex<Verifier>>>,
     checksums: ObjectChecksums,
-    /// Size and time by the service.
     version: (u64, Time),
 }
 
@@ -125,7 +123,7 @@ fn verifier_of(bucket: &Bucket, key: &[u8], head: &Head) -> Result<Option<Verifi
     let etag = |stored: &&StoredChecksum| stored.etag && !bucket.options.no_check_etag && head.size > 0;
     let all = &head.checksums.stored;
     let Some(stored) = all.iter().find(combines).or_else(|| all.iter().find(etag)) else { return Ok(None) };
-    // Which of the bytes of a CRC it is nobody knows: only the whole file can be tried again.
+    // A CRC does not tell which bytes differ: only the whole file can be tried again.
     let mismatch: fn() -> Error = if stored.etag { differs_from_etag } else { || damaged().remedy_is(Remedy::None) };
     let whole = Verifier::whole(stored.value, head.size, mismatch);
     match stored.kind {
@@ -146,10 +144,9 @@ fn verifier_of(bucket: &Bucket, key: &[u8], head: &Head) -> Result<Option<Verifi
     }
 }
 
-/// The size of one part, where the service tells it.
 fn part_size(bucket: &Bucket, key: &[u8], number: u32) -> Result<Option<u64>> {
     match bucket.part(key, number) {
-        Ok((size, _)) => Ok(Some(size)),
+        Ok(size) => Ok(Some(size)),
         Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => Ok(None),
         Err(e) => Err(e),
     }
@@ -313,15 +310,11 @@ impl ContentChecksum for Reading {
             let whole = Verifier::whole(stored.value, self.entry.size, damaged);
             let verifier = match stored.kind {
                 Kind::Whole => Some(whole),
-                Kind::Composite(count) => match self.bucket.part(&self.key, 1) {
-                    Ok((0, _)) => None,
-                    Ok((part, _)) => {
-                        let count = if count == 0 { u32::try_from(self.entry.size.div_ceil(part)).unwrap_or(0) } else { count };
-                        whole.of_parts(Some(part), count)
-                    }
-                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => None,
-                    Err(e) => return Err(e.on(&self.name)),
-                },
+                Kind::Composite(count) => {
+                    let part = part_size(&self.bucket, &self.key, 1).map_err(|e| e.on(&self.name))?.filter(|part| *part > 0);
+                    let all = |part| if count == 0 { u32::try_from(self.entry.size.div_ceil(part)).unwrap_or(0) } else { count };
+                    part.and_then(|part| whole.of_parts(Some(part), all(part)))
+                }
             };
             if let Some(verifier) = verifier {
                 let watch = verifier.watch(0);
@@ -374,7 +367,7 @@ pub(super) fn damaged() -> Error {
         .hint("the server or the network delivered other bytes than were stored: try again; if it stays so, the object is damaged")
 }
 
-/// The same by the ETag.
+/// The bytes do not match the object's ETag.
 fn differs_from_etag() -> Error {
     let e = Error::new(ErrorKind::Corrupt, "read").because("the received data does not match the object's ETag");
     e.hint("the object is damaged, or the transfer was; if this service's ETags are not MD5s, use --no-check-etag")

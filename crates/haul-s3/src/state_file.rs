@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,27 +29,16 @@ impl StateFile {
         self.dir.join(&self.name)
     }
 
-    /// The directory, which is created.
     pub fn make_dir(&self) -> io::Result<&Path> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         Ok(&self.dir)
     }
 
-    /// Replaces the file by what `write` writes; on an error the old one stays. It is not synced: whoever reads it must be able to
-    /// tell a damaged one.
+    /// Replaces the file by what `write` writes; on an error the old one stays. It is not synced: a reader must be able to tell a
+    /// damaged one.
     pub fn replace(&self, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let new = self.make_dir()?.join(format!("{}{NEW}{:016x}", self.name, random()));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&new)?;
-        let replaced = write(&file).and_then(|()| {
-            self.clean(&file);
-            drop(file);
-            std::fs::rename(&new, self.path())
-        });
-        if replaced.is_err() {
-            // The error says more than that this failed, too.
-            let _ = std::fs::remove_file(&new);
-        }
-        replaced
+        replace(&new, &self.path(), |file| write(file).map(|()| self.clean(file)))
     }
 
     /// Removes what killed processes left, by the clock of the file system that has just written `new`.
@@ -67,7 +56,23 @@ impl StateFile {
     }
 }
 
-/// A number that no other file has.
 pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+/// Replaces a file that others read, too, with a secret; its directory is created. On an error the old one stays.
+pub fn replace_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().ok_or_else(|| io::Error::other("no directory"))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    replace(&dir.join(format!(".haul-{:016x}", random())), path, |mut file| file.write_all(bytes))
+}
+
+fn replace(new: &Path, path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(new)?;
+    let replaced = write(&file).and_then(|()| std::fs::rename(new, path));
+    if replaced.is_err() {
+        // The error says more than that this failed, too.
+        let _ = std::fs::remove_file(new);
+    }
+    replaced
 }

@@ -19,11 +19,9 @@ use super::put_options::{CopyTemplate, Pair};
 use super::sign::Payload;
 use super::xml;
 
-/// An upload in parts that was begun.
 #[derive(Clone, Debug)]
 pub struct Upload {
     pub id: String,
-    /// Of the checksums of its parts.
     pub algorithm: Algorithm,
     /// The service keeps the checksum of the whole object, not a composite one.
     pub whole: bool,
@@ -34,13 +32,11 @@ pub struct Upload {
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     pub size: u64,
-    /// Checksums of the whole, if any are known.
     pub whole: &'a [Value],
     /// Send the first of them to the service, which then rejects anything else: only for an [`Upload::whole`].
     pub sent: bool,
 }
 
-/// A part that was uploaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub number: u32,
@@ -188,7 +184,7 @@ impl Bucket {
                     head.checksums.stored.iter().find(whole).is_some_and(|stored| stored.value != **value)
                 };
                 let Some(value) = expected.whole.iter().find(claims) else { return Ok(()) };
-                // Whoever reads the object would take it for damaged: the next try asks for no such checksum.
+                // A reader would take the object for damaged: the next try asks for no such checksum.
                 self.client.modes.deny_algorithm(value.algorithm());
                 wrong(format!("the object's {} differs from that of what was sent", value.algorithm().word()))
             }
@@ -269,8 +265,8 @@ fn keeps_whole(answer: &Answer, algorithm: Algorithm) -> bool {
     }
 }
 
-/// Whether what the service says of the object is what was sent, as far as the two can be compared. An ETag that differs convicts
-/// nobody: what is encrypted has one that is no MD5 of anything.
+/// Whether what the service says of the object is what was sent, as far as the two can be compared. An ETag that differs proves
+/// nothing: that of an encrypted object is no MD5.
 fn agrees(completed: &xml::Made, parts: &[Part], whole: &[Value]) -> Option<bool> {
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let mut verdict = None;
@@ -295,15 +291,19 @@ fn agrees(completed: &xml::Made, parts: &[Part], whole: &[Value]) -> Option<bool
             return Some(false);
         }
     }
+    verdict.or_else(|| is_of_parts(ETag::parse(&completed.etag), parts).then_some(true))
+}
+
+/// Whether an ETag is the composite MD5 of these parts.
+pub(super) fn is_of_parts(etag: ETag, parts: &[Part]) -> bool {
     let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
         ETag::Md5(md5) => Value::parse(Algorithm::Md5, &md5),
         _ => None,
     });
-    let same_etag = || match (ETag::parse(&completed.etag), md5s.collect::<Option<Vec<Value>>>().and_then(checksum::composite)) {
+    match (etag, md5s.collect::<Option<Vec<Value>>>().and_then(checksum::composite)) {
         (ETag::Multipart { md5, parts }, Some((value, count))) => md5[..] == *value.as_bytes() && parts == count,
         _ => false,
-    };
-    verdict.or_else(|| same_etag().then_some(true))
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,11 @@ use http::Method;
 
 use super::Bucket;
 use super::call::Body;
-use super::checksum::Algorithm;
 use super::fault;
 use super::xml;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versioning {
-    /// It never has.
     Off,
     Enabled,
     /// It keeps those that it has and makes no new ones.
@@ -43,9 +41,7 @@ impl Bucket {
 
     /// Switches it on, or off again: what never was on stays so.
     pub fn set_versioning(&self, on: bool) -> Result<()> {
-        let body = xml::set_versioning(on);
-        let call = self.call("set versioning", Method::PUT, b"").ask("versioning", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
-        self.client.send(&call, Body::Bytes(body.as_bytes())).map(|_| ())
+        let call = self.call("set versioning", Method::PUT, b"").ask("versioning", "");
+        self.send_document(call, &xml::set_versioning(on)).map(drop)
     }
 }

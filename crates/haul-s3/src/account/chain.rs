@@ -154,7 +154,6 @@ fn service_endpoint(account: &Account, profiles: &Profiles, profile: &str, servi
     }
 }
 
-/// What looking needs.
 struct Chain<'a> {
     account: &'a Account,
     services: Services,
@@ -225,7 +224,6 @@ impl Chain<'_> {
         self.asked(&provider, &self.io.context(), place)
     }
 
-    /// What a profile has by itself.
     fn stored(&self, name: &str) -> Result<Option<Found>> {
         let get = |key| self.profiles.get(name, key);
         if let (Some(arn), Some(file)) = (get("role_arn"), get("web_identity_token_file")) {
@@ -344,15 +342,14 @@ impl Chain<'_> {
             }
             Ok(None) => Err(failure(format!("{place}: has none"))),
             Err(error) => {
-                let again = error.is_retryable() || unreached.is_some();
-                let failed = failure(format!("{place}: {}", unreached.unwrap_or_else(|| described(&error))));
-                Err(if again { failed.kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1))) } else { failed })
+                let failed = if error.is_retryable() || unreached.is_some() { passing } else { failure };
+                Err(failed(format!("{place}: {}", unreached.unwrap_or_else(|| described(&error)))))
             }
         }
     }
 }
 
-/// An error with its causes, made fit for a line.
+/// An error with its causes.
 fn described(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -364,8 +361,17 @@ fn described(error: &dyn std::error::Error) -> String {
         }
         cause = inner.source();
     }
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
-    line.trim().to_string()
+    line(&text)
+}
+
+/// Another's message, made fit for a line.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect::<String>().trim().to_string()
+}
+
+/// A failure that may pass: worth another try.
+fn passing(words: String) -> Error {
+    failure(words).kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1)))
 }
 
 /// Whether a container's variable names a server that may be asked in the clear: a wrong address would receive the token.

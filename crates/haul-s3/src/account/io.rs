@@ -51,9 +51,7 @@ pub(super) struct CredentialIo(Arc<Inner>);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Services {
     pub(super) sts: Option<Uri>,
-    /// Exchanges a login for a role.
     pub(super) sso: Option<Uri>,
-    /// Renews a login.
     pub(super) oidc: Option<Uri>,
 }
 
@@ -68,12 +66,11 @@ impl CredentialIo {
         CredentialIo(Arc::new(Inner { agents: Agents::new(common), services, failure: Mutex::default() }))
     }
 
-    /// What the providers are given.
     pub(super) fn context(&self) -> Context {
         Context::new().with_env(self.0.agents.environment().clone()).with_file_read(Files).with_http_send(self.clone())
     }
 
-    /// The same, and this program is run, whatever program is asked for.
+    /// For a provider that runs a program: this one, whatever it asks for.
     pub(super) fn context_with(&self, program: Vec<String>) -> Context {
         self.context().with_command_execute(Program(program))
     }
@@ -206,7 +203,7 @@ fn collected(pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = sync_channel(1);
     let read = move || {
         let mut bytes = Vec::new();
-        // What came before a failure is judged by whoever reads it; nobody may be waiting any more.
+        // What came before a failure is judged by the receiver, which may have ended.
         let _ = pipe.take(MOST).read_to_end(&mut bytes);
         let _ = sender.send(bytes);
     };
@@ -258,16 +255,5 @@ mod tests {
         let error = run(&sleep, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(run(&["/nowhere/at/all".to_string()], PROGRAM).unwrap_err().kind(), io::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn a_future_that_waits_is_awaited() {
-        let mut left = 3;
-        let value = block_on(std::future::poll_fn(|context| {
-            left -= 1;
-            context.waker().wake_by_ref();
-            if left == 0 { Poll::Ready(7) } else { Poll::Pending }
-        }));
-        assert_eq!(value, 7);
     }
 }

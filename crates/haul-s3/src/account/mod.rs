@@ -12,7 +12,6 @@
 
 mod chain;
 mod io;
-mod private_file;
 mod profile;
 
 use std::fmt;
@@ -69,12 +68,9 @@ pub struct AccountOptions {
 /// How buckets appear in addresses, as far as settings say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
-    /// Found out.
     #[default]
     Auto,
-    /// `host/bucket/key`
     Path,
-    /// `bucket.host/key`
     Virtual,
 }
 
@@ -88,7 +84,7 @@ pub struct Account {
     addressing: Addressing,
     bundle: Option<PathBuf>,
     held: Mutex<Held>,
-    /// Whoever has it is walking the chain.
+    /// Held by the thread that walks the chain.
     seeking: Mutex<()>,
     /// `mfa_code` was used: each is good for one request.
     code_used: AtomicBool,
@@ -187,12 +183,10 @@ impl Account {
         self.addressing
     }
 
-    /// See [`AccountOptions::gives_up`].
     pub fn gives_up(&self) -> bool {
         self.asked.gives_up
     }
 
-    /// Whether requests go out unsigned.
     pub fn is_anonymous(&self) -> bool {
         self.asked.no_sign_request
     }

@@ -63,7 +63,6 @@ pub(super) struct File {
     sections: Sections,
 }
 
-/// Both files, as they were at one moment.
 #[derive(Debug)]
 pub(super) struct Profiles {
     pub(super) config: File,
@@ -128,7 +127,6 @@ impl Profiles {
         self.config.sections.get(&format!("services {services}"))?.nested(service, "endpoint_url")
     }
 
-    /// The profiles there are, sorted.
     pub(super) fn names(&self) -> Vec<&str> {
         let config = self.config.sections.keys().filter_map(|name| match name.as_str() {
             "default" => Some("default"),

@@ -7,9 +7,7 @@ use http::Uri;
 /// How a bucket is named in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Style {
-    /// `https://host/bucket/key`
     Path,
-    /// `https://bucket.host/key`
     Virtual,
 }
 
@@ -24,9 +22,7 @@ impl Style {
 /// Which of Amazon's endpoints for S3 in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// Validated cryptography.
     pub fips: bool,
-    /// IPv6 too.
     pub dual_stack: bool,
     /// By Amazon's own network from near the client.
     pub accelerate: bool,
@@ -39,7 +35,6 @@ impl Variant {
     }
 }
 
-/// Where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     pub tls: bool,
@@ -107,7 +102,7 @@ impl Endpoint {
         Ok(Endpoint { tls: true, host: format!("s3.{region}.{domain}"), port: None, prefix: String::new() })
     }
 
-    /// The same in another variant, for one of [`Endpoint::of_region`]. Accelerated are only requests for what is in a bucket.
+    /// In another variant, for one of [`Endpoint::of_region`]. Accelerated are only requests for what is in a bucket.
     #[must_use]
     pub fn of_variant(self, variant: Variant, within_bucket: bool) -> Endpoint {
         let (name, stack) = (if variant.fips { "s3-fips." } else { "s3." }, if variant.dual_stack { "dualstack." } else { "" });
@@ -123,7 +118,6 @@ impl Endpoint {
         if self.tls { "https" } else { "http" }
     }
 
-    /// Whether it is AWS's own.
     pub fn is_aws(&self) -> bool {
         ["amazonaws.com", "amazonaws.com.cn", "amazonaws.eu"]
             .iter()

@@ -43,14 +43,13 @@ pub fn name_of_part(part: &[u8]) -> Option<Vec<u8>> {
     (name.len() <= LONGEST_NAME).then_some(name)
 }
 
-/// The same for the last part of an object beside a directory of that name.
+/// [`name_of_part`] for the last part of an object beside a directory of that name.
 pub fn name_beside(part: &[u8]) -> Option<Vec<u8>> {
     let mut name = name_of_part(part)?;
     name.extend_from_slice(BESIDE);
     (name.len() <= LONGEST_NAME).then_some(name)
 }
 
-/// Whether a name stands for an object beside a directory.
 pub fn is_beside(name: &[u8]) -> bool {
     name.ends_with(BESIDE)
 }
@@ -82,7 +81,7 @@ pub fn path_of_key(key: &[u8]) -> Option<Vec<u8>> {
     Some(names?.join(&b'/'))
 }
 
-/// The same for an object beside a directory of its name: another key goes on behind a slash, or this one ends in one.
+/// [`path_of_key`] for an object beside a directory of its name: another key goes on behind a slash, or this one ends in one.
 pub fn path_beside(key: &[u8]) -> Option<Vec<u8>> {
     let mut parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
     let last = name_beside(parts.pop()?)?;

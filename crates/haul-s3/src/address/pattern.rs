@@ -31,7 +31,6 @@ impl Pattern {
         Ok(Some(Pattern { prefix: scan.prefix, glob, levels, deep: scan.deep }))
     }
 
-    /// What to list by.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }

@@ -53,6 +53,34 @@ impl Scope {
         if any { Ok(()) } else { Err(self.nothing()) }
     }
 
+    /// Hands out all objects that are meant in the order of keys, or all versions of them and marks of deletion. Returns how many
+    /// directories a pattern matched whose objects are not meant.
+    pub fn each(&self, versions: bool, recursive: bool, each: &mut dyn FnMut(Version) -> Flow) -> Result<u64> {
+        let bucket = self.bucket();
+        let latest = |object| Version { object, id: String::new(), latest: true, deleted: false };
+        let mut left_dirs = 0;
+        match &self.what {
+            what if versions => {
+                let below = recursive && !matches!(what, What::Key(_));
+                bucket.versions(self.prefix(), &mut |versions| {
+                    all(versions.into_iter().filter(|version| self.admits(&version.object.key, below)).map(&mut *each))
+                })?;
+            }
+            What::Key(key) => drop(bucket.first(key)?.filter(|first| first.key == *key).map(|object| each(latest(object)))),
+            What::Below(prefix) => bucket
+                .lines(prefix, false, &mut |lines| all(lines.into_iter().filter_map(Line::object).map(|object| each(latest(object)))))?,
+            What::Like(wild) => wild.walk(bucket, recursive, &mut |found| match found {
+                Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => each(latest(object)),
+                Match::Line(Line::Prefix(_)) if !recursive && !wild.dirs => {
+                    left_dirs += 1;
+                    Flow::Go
+                }
+                Match::Line(Line::Prefix(_)) | Match::Within(Line::Prefix(_)) => Flow::Go,
+            })?,
+        }
+        Ok(left_dirs)
+    }
+
     /// Lists versions and marks of deletion. A listing of versions goes through all that is below, so that without `recursive`
     /// what is behind a slash is left out.
     pub fn list_versions(&self, recursive: bool, each: &mut dyn FnMut(&Version) -> Flow) -> Result<()> {
@@ -92,51 +120,27 @@ impl Scope {
     /// Calls `found` for all objects that are meant, whatever is between slashes, or for all versions of them, with their paths
     /// below the place: an empty one for a marker of its own that has content. Returns whether the place is one object.
     pub fn objects(&self, versions: bool, found: &mut dyn FnMut(&[u8], &Object)) -> Result<bool> {
-        let bucket = self.bucket();
-        let (mut prefix, mut cut) = match &self.what {
-            What::Below(prefix) => (prefix.clone(), prefix.len()),
-            What::Key(key) => (key.clone(), key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)),
-            What::Like(_) => (self.prefix().to_vec(), 0),
-        };
         // Without a slash it is the object, and where there is none what is below it.
         if let What::Key(key) = &self.what
             && !versions
-            && bucket.first(key)?.is_none_or(|first| first.key != *key)
+            && self.bucket().first(key)?.is_none_or(|first| first.key != *key)
         {
-            prefix.push(b'/');
-            cut = prefix.len();
+            return self.of(What::Below([&key[..], b"/"].concat())).objects(false, found);
         }
-        let one_object = matches!(&self.what, What::Key(key) if prefix == *key);
+        let cut = match &self.what {
+            What::Below(prefix) => prefix.len(),
+            What::Key(key) => key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1),
+            What::Like(_) => 0,
+        };
         let mut any = self.prefix().is_empty();
-        let mut take = |object: &Object| {
-            any = true;
-            if let Some(path) = object.key.get(cut..).filter(|path| !path.is_empty() || object.size > 0) {
-                found(path, object);
+        self.each(versions, true, &mut |Version { object, deleted, .. }| {
+            any |= !deleted;
+            if let Some(path) = object.key.get(cut..).filter(|path| !deleted && (!path.is_empty() || object.size > 0)) {
+                found(path, &object);
             }
             Flow::Go
-        };
-        let own = |key: &[u8]| match &self.what {
-            What::Key(own) if one_object => key == own,
-            What::Key(_) | What::Below(_) => true,
-            What::Like(_) => self.admits(key, true),
-        };
-        match &self.what {
-            What::Like(wild) if !versions => wild.walk(bucket, true, &mut |found| match found {
-                Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => take(&object),
-                _ => Flow::Go,
-            })?,
-            _ if versions => bucket.versions(&prefix, &mut |versions| {
-                let meant = versions.iter().filter(|version| !version.deleted && own(&version.object.key));
-                all(meant.map(|version| take(&version.object)))
-            })?,
-            _ => bucket.lines(&prefix, false, &mut |lines| {
-                all(lines.iter().map(|line| match line {
-                    Line::Object(object) if own(&object.key) => take(object),
-                    _ => Flow::Go,
-                }))
-            })?,
-        }
-        if any { Ok(one_object) } else { Err(self.nothing()) }
+        })?;
+        if any { Ok(matches!(self.what, What::Key(_))) } else { Err(self.nothing()) }
     }
 }
 

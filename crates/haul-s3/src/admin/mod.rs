@@ -7,5 +7,5 @@ mod remove;
 mod scope;
 
 pub use ranges::Range;
-pub use remove::{BATCHES_AT_ONCE, Batch, Gone, Others, Removed, Reporter, Rm, leaf, remove_bucket, rm, rm_uploads};
+pub use remove::{BATCHES_AT_ONCE, Batch, Gone, Removed, Reporter, Rm, leaf, remove_bucket, rm, rm_uploads};
 pub use scope::{Match, Scope, What, Wild, nothing};

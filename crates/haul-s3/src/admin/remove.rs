@@ -1,29 +1,28 @@
 //! Removal in object stores: keys are removed in batches of 1,000, several at once, while the listing continues.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
+use haul_core::cancel::Cancel;
 use haul_core::entry::{Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::pool::{Feed, Item};
+use haul_core::lock::lock;
+use haul_core::pool::{Item, Pool, Stage};
 use haul_core::store::Flow;
 use haul_core::team::wire::{Cursor, put_bytes};
 
-use super::scope::{Match, Scope, What, nothing};
-use crate::inventory::{Line, Object, REMOVED_AT_ONCE, Unremoved, Version};
+use super::scope::{Scope, What, nothing};
+use crate::Bucket;
+use crate::inventory::{Object, REMOVED_AT_ONCE, Unremoved, Version};
 
 /// Concurrent requests of a process. A batch takes the service a second or so.
 pub const BATCHES_AT_ONCE: usize = 8;
 /// Uploads are abandoned one by one.
 const UPLOADS_OF_A_BATCH: usize = 16;
 
-const KEYS: (usize, Kind) = (REMOVED_AT_ONCE, |key, version| Gone::Key(key, version));
-const UPLOADS: (usize, Kind) = (UPLOADS_OF_A_BATCH, |key, id| Gone::Upload(key, id));
-
 /// Whether an object is meant, by its path below the place.
 pub type Admit<'a> = &'a (dyn Fn(&[u8], &Object) -> bool + Sync);
 
-/// How to remove.
 #[derive(Clone, Copy)]
 pub struct Rm<'a> {
     pub recursive: bool,
@@ -39,21 +38,18 @@ pub struct Rm<'a> {
     pub admit: Option<Admit<'a>>,
 }
 
-/// What is gone.
 #[derive(Clone, Copy, Debug)]
 pub enum Gone<'a> {
     /// And its version; empty for the latest.
     Key(&'a [u8], &'a str),
     /// An unfinished upload for a key, and its id.
     Upload(&'a [u8], &'a str),
-    /// The bucket itself.
     Bucket,
 }
 
 /// What came of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// What could not be removed.
     pub failures: u64,
     /// Directories that matched and were left alone.
     pub left_dirs: u64,
@@ -64,21 +60,17 @@ pub struct Removed {
 pub struct Reporter<'a> {
     pub failed: &'a (dyn Fn(&Error) + Sync),
     pub each: &'a (dyn Fn(Gone<'_>) + Sync),
-    /// Processes that remove batches, too.
-    pub others: Option<&'a dyn Others>,
+    /// Lets other processes remove batches, too; what they could not remove is added to the number.
+    pub others: Option<&'a (dyn Fn(Arc<AtomicU64>) -> Stage + Sync)>,
 }
 
-/// Other processes that remove batches. Sync, as they are asked beside the listing.
-pub trait Others: Sync {
-    /// Has all batches of `feed` removed, here by `own`. Returns how many names others could not remove.
-    fn remove(&self, own: &(dyn Fn(Batch) + Sync), feed: Feed<'_, Batch>) -> Result<u64>;
-}
-
-/// Names that are removed together.
 pub struct Batch {
     uploads: bool,
     names: Vec<KeyVersion>,
 }
+
+/// A key, and a version or upload of it; an empty text is the latest version.
+type KeyVersion = (Vec<u8>, String);
 
 impl Item for Batch {
     fn encode(&self) -> Vec<u8> {
@@ -111,12 +103,14 @@ impl Batch {
         self
     }
 
-    /// Returns how many names are still there.
     pub fn remove(&self, scope: &Scope, reporter: Reporter<'_>) -> u64 {
-        let (_, gone) = if self.uploads { UPLOADS } else { KEYS };
-        let failed = if self.uploads { abandon(scope, &self.names) } else { scope.bucket().remove_keys(&self.names) };
+        let abandon = |(key, id): &KeyVersion| scope.bucket().abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
+        let failed: Vec<Unremoved> = match self.uploads {
+            true => self.names.iter().filter_map(abandon).collect(),
+            false => scope.bucket().remove_keys(&self.names),
+        };
         let is_gone = |removed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == removed.0 && *version == removed.1);
-        self.names.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(key, version)));
+        self.names.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(self.uploads, key, version)));
         for (key, version, e) in &failed {
             let right = match version.is_empty() {
                 _ if self.uploads => "s3:AbortMultipartUpload",
@@ -129,24 +123,16 @@ impl Batch {
     }
 }
 
-fn abandon(scope: &Scope, batch: &[KeyVersion]) -> Vec<Unremoved> {
-    let one = |(key, id): &KeyVersion| scope.bucket().abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
-    batch.iter().filter_map(one).collect()
+fn gone<'a>(uploads: bool, key: &'a [u8], id: &'a str) -> Gone<'a> {
+    if uploads { Gone::Upload(key, id) } else { Gone::Key(key, id) }
 }
-
-/// A key, and a version or upload of it; an empty text is the latest version.
-type KeyVersion = (Vec<u8>, String);
-
-/// [`Gone::Key`] or [`Gone::Upload`].
-type Kind = for<'a> fn(&'a [u8], &'a str) -> Gone<'a>;
 
 /// Takes what is to be removed, and hands it on in batches.
 struct Batches<'a> {
-    batch: Vec<KeyVersion>,
-    size: usize,
-    give: mpsc::SyncSender<Vec<KeyVersion>>,
+    uploads: bool,
+    names: Vec<KeyVersion>,
+    give: mpsc::SyncSender<Batch>,
     dry: bool,
-    gone: Kind,
     reporter: Reporter<'a>,
     taken: u64,
     /// Objects that were not admitted.
@@ -166,14 +152,15 @@ impl Batches<'_> {
     fn push(&mut self, key: Vec<u8>, version: String) -> Flow {
         self.taken += 1;
         if self.dry {
-            (self.reporter.each)((self.gone)(&key, &version));
+            (self.reporter.each)(gone(self.uploads, &key, &version));
             return Flow::Go;
         }
-        self.batch.push((key, version));
-        if self.batch.len() < self.size { Flow::Go } else { self.flush() }
+        self.names.push((key, version));
+        let full = if self.uploads { UPLOADS_OF_A_BATCH } else { REMOVED_AT_ONCE };
+        if self.names.len() < full { Flow::Go } else { self.flush() }
     }
 
-    /// The same for an object that is meant if `how` admits it. With a choice, markers of directories go only where all that was in
+    /// Takes an object if `how` admits it. With a choice, markers of directories go only where all that was in
     /// the directory has gone.
     fn push_admitted(&mut self, scope: &Scope, how: Rm<'_>, object: Object, version: String) -> Flow {
         let Some(admit) = how.admit else { return self.push(object.key, version) };
@@ -218,13 +205,12 @@ impl Batches<'_> {
     }
 
     fn flush(&mut self) -> Flow {
-        let batch = std::mem::take(&mut self.batch);
+        let names = std::mem::take(&mut self.names);
         // The others are gone only where one of them has panicked.
-        if batch.is_empty() || self.give.send(batch).is_ok() { Flow::Go } else { Flow::Stop }
+        if names.is_empty() || self.give.send(Batch { uploads: self.uploads, names }).is_ok() { Flow::Go } else { Flow::Stop }
     }
 }
 
-/// How many were named.
 struct Named {
     taken: u64,
     left: u64,
@@ -240,54 +226,37 @@ fn in_batches(
     reporter: Reporter<'_>,
     find: &mut dyn FnMut(&mut Batches<'_>) -> Result<()>,
 ) -> Result<Named> {
-    let (size, gone) = if uploads { UPLOADS } else { KEYS };
-    let failures = AtomicU64::new(0);
-    let (give, take) = mpsc::sync_channel::<Vec<KeyVersion>>(1);
+    let failures: Arc<AtomicU64> = Arc::default();
+    let stage = reporter.others.filter(|_| !dry).map(|stage| stage(failures.clone()));
+    let (give, take) = mpsc::sync_channel::<Batch>(1);
     let take = Mutex::new(take);
-    let next = || take.lock().unwrap_or_else(PoisonError::into_inner).recv().ok().map(|names| Batch { uploads, names });
+    // One more that waits for the listing.
+    let pool = Pool::new(BATCHES_AT_ONCE + 1, &Cancel::default(), &std::env::temp_dir(), stage);
     let remove = |batch: Batch| {
         failures.fetch_add(batch.remove(scope, reporter), Ordering::Relaxed);
     };
-    let others = reporter.others.filter(|_| !dry);
-    let failed: Mutex<Option<Error>> = Mutex::default();
-    let together = |others: &dyn Others| match others.remove(&remove, &|| Ok(next().map(|batch| vec![batch]))) {
-        Ok(unremoved) => {
-            failures.fetch_add(unremoved, Ordering::Relaxed);
-        }
-        Err(e) => {
-            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
-            // The listing must not wait for those who have ended.
-            while next().is_some() {}
-        }
+    let work = || {
+        let done = pool.run_fed(&remove, &|| (), Some(&|| Ok(lock(&take).recv().ok().map(|batch| vec![batch]))));
+        // The listing must not wait for those who have ended.
+        lock(&take).iter().for_each(drop);
+        done
     };
-    let work = || match others {
-        Some(others) => together(others),
-        None => {
-            while let Some(batch) = next() {
-                remove(batch);
-            }
-        }
-    };
-    let (found, taken, left) = std::thread::scope(|threads| {
-        let mut batches = Batches { batch: Vec::new(), size, give, dry, gone, reporter, taken: 0, left: 0, within: Vec::new() };
-        for _ in 0..if others.is_some() { 1 } else { BATCHES_AT_ONCE } {
-            let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(threads, work);
-            if let Err(e) = spawned {
-                return (Err(haul_core::rlimit::no_thread(e)), 0, 0);
-            }
-        }
+    let (taken, left) = std::thread::scope(|threads| {
+        let mut batches = Batches { uploads, names: Vec::new(), give, dry, reporter, taken: 0, left: 0, within: Vec::new() };
+        let removing = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(threads, work);
+        let removing = removing.map_err(haul_core::rlimit::no_thread)?;
         let found = find(&mut batches);
         if found.is_ok() {
             // No key is in any of the directories: it is the last that is said of them.
             let _ = batches.leave(b"");
         }
         batches.flush();
-        (found, batches.taken, batches.left)
-    });
-    if let Some(e) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(e);
-    }
-    found.map(|()| Named { taken, left, failures: failures.into_inner() })
+        let Batches { taken, left, give, .. } = batches;
+        drop(give);
+        removing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        found.map(|()| (taken, left))
+    })?;
+    Ok(Named { taken, left, failures: failures.load(Ordering::Relaxed) })
 }
 
 fn refuse(path: &[u8], why: &str, hint: &str) -> Error {
@@ -305,19 +274,16 @@ fn lacks(e: Error, right: &str) -> Error {
     }
 }
 
-fn is_directory(path: &[u8]) -> Error {
-    refuse(path, "is a directory", "-r removes it with all that is in it, --raw just the object of this key")
-}
-
-/// Removes objects.
 pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed> {
-    let bucket = scope.bucket();
-    if scope.is_whole(how.recursive) && how.recursive | matches!(scope.what, What::Like(_)) && !how.force {
+    let (bucket, what) = (scope.bucket(), &scope.what);
+    if scope.is_whole(how.recursive) && how.recursive | matches!(what, What::Like(_)) && !how.force {
         return Err(refuse(&scope.path, "it is a whole bucket", "--force empties it all the same; `haul rb` removes a bucket"));
     }
-    let what = &scope.what;
     match what {
-        What::Below(_) if !how.recursive => return Err(is_directory(&scope.path)),
+        What::Below(_) if !how.recursive => {
+            let hint = "-r removes it with all that is in it, --raw just the object of this key";
+            return Err(refuse(&scope.path, "is a directory", hint));
+        }
         What::Key(key) if how.version.is_none() => {
             let exact = if how.versions {
                 first_version(bucket, key)?.is_some_and(|first| first.object.key == *key)
@@ -345,31 +311,18 @@ pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed>
         }
         _ => {}
     }
-    let mut left_dirs = 0u64;
-    let Named { taken, left, failures } = in_batches(scope, false, how.dry, reporter, &mut |batches| match what {
-        What::Key(key) if !how.versions && how.version.is_none() && how.admit.is_some() => {
-            if let Some(object) = bucket.first(key)?.filter(|first| first.key == *key) {
-                batches.push_admitted(scope, how, object, String::new());
-            }
-            Ok(())
-        }
-        What::Key(key) if !how.versions => {
+    let mut left_dirs = 0;
+    let Named { taken, left, failures } = in_batches(scope, false, how.dry, reporter, &mut |batches| {
+        if let What::Key(key) = what
+            && !how.versions
+            && (how.version.is_some() || how.admit.is_none())
+        {
             batches.push(key.clone(), how.version.unwrap_or_default().to_string());
-            Ok(())
+            return Ok(());
         }
-        _ if how.versions => all_versions(scope, what, how, batches),
-        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(scope, how, lines, batches)).map_err(|e| lacks(e, LIST)),
-        What::Like(wild) => wild.walk(bucket, how.recursive, &mut |found| match found {
-            Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => {
-                batches.push_admitted(scope, how, object, String::new())
-            }
-            Match::Line(Line::Prefix(_)) if !how.recursive && !wild.dirs => {
-                left_dirs += 1;
-                Flow::Go
-            }
-            Match::Line(Line::Prefix(_)) | Match::Within(Line::Prefix(_)) => Flow::Go,
-        }),
-        What::Key(_) => Ok(()),
+        let found = scope.each(how.versions, how.recursive, &mut |found| batches.push_admitted(scope, how, found.object, found.id));
+        left_dirs = found.map_err(|e| if how.versions { e } else { lacks(e, LIST) })?;
+        Ok(())
     })?;
     if taken == 0 && left == 0 && left_dirs == 0 && !how.quiet_missing && !scope.is_whole(true) {
         return Err(scope.nothing());
@@ -384,45 +337,13 @@ pub fn leaf(key: &[u8]) -> &[u8] {
 }
 
 /// The first version whose key begins with `prefix`: the key itself comes before all longer ones.
-fn first_version(bucket: &crate::Bucket, prefix: &[u8]) -> Result<Option<Version>> {
+fn first_version(bucket: &Bucket, prefix: &[u8]) -> Result<Option<Version>> {
     let mut first = None;
     bucket.versions(prefix, &mut |versions| {
         first = versions.into_iter().next();
         Flow::Stop
     })?;
     Ok(first)
-}
-
-fn objects(scope: &Scope, how: Rm<'_>, lines: Vec<Line>, batches: &mut Batches<'_>) -> Flow {
-    for line in lines {
-        if let Line::Object(object) = line
-            && batches.push_admitted(scope, how, object, String::new()) == Flow::Stop
-        {
-            return Flow::Stop;
-        }
-    }
-    Flow::Go
-}
-
-fn all_versions(scope: &Scope, what: &What, how: Rm<'_>, batches: &mut Batches<'_>) -> Result<()> {
-    let prefix = match what {
-        What::Below(prefix) => prefix,
-        _ => scope.prefix(),
-    };
-    scope.bucket().versions(prefix, &mut |versions| {
-        for version in versions {
-            let key = &version.object.key;
-            let meant = match what {
-                What::Key(own) => key == own,
-                What::Below(prefix) => key.starts_with(prefix),
-                What::Like(_) => scope.admits(key, how.recursive),
-            };
-            if meant && batches.push_admitted(scope, how, version.object, version.id) == Flow::Stop {
-                return Flow::Stop;
-            }
-        }
-        Flow::Go
-    })
 }
 
 /// Abandons unfinished uploads that were begun before `older`, or all of them.
@@ -435,9 +356,8 @@ pub fn rm_uploads(scope: &Scope, older: Option<Time>, how: Rm<'_>, reporter: Rep
 }
 
 fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
-    let bucket = scope.bucket();
-    let Named { failures, .. } = in_batches(scope, true, dry, reporter, &mut |batches| {
-        bucket.uploads(scope.prefix(), &mut |uploads| {
+    let named = in_batches(scope, true, dry, reporter, &mut |batches| {
+        scope.bucket().uploads(scope.prefix(), &mut |uploads| {
             for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
                 // One without a time may be of this moment.
                 let old = older.is_none_or(|older| upload.initiated.is_some_and(|begun| begun < older));
@@ -448,27 +368,25 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>
             Flow::Go
         })
     })?;
-    Ok(failures)
+    Ok(named.failures)
 }
 
 /// Removes all that is in a bucket: versions, marks of deletion, objects, unfinished uploads.
 fn empty(scope: &Scope, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
-    let bucket = scope.bucket();
-    let how = Rm { recursive: true, force: true, quiet_missing: true, dry, versions: false, version: None, admit: None };
-    let plain = || {
-        in_batches(scope, false, dry, reporter, &mut |batches| bucket.lines(b"", false, &mut |lines| objects(scope, how, lines, batches)))
+    let all = |versions| {
+        in_batches(scope, false, dry, reporter, &mut |batches| {
+            scope.each(versions, true, &mut |found| batches.push(found.object.key, found.id)).map(drop)
+        })
     };
-    let versions = in_batches(scope, false, dry, reporter, &mut |batches| all_versions(scope, &scope.what, how, batches));
-    let mut failures = match versions {
+    let objects = match all(true) {
         // Not every service knows versions.
-        Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.failures,
-        other => other?.failures,
+        Err(e) if e.kind() == ErrorKind::Unsupported => all(false),
+        other => other,
     };
-    failures += match uploads(scope, None, dry, reporter) {
-        Err(e) if e.kind() == ErrorKind::Unsupported => 0,
-        other => other?,
-    };
-    Ok(failures)
+    match (objects?.failures, uploads(scope, None, dry, reporter)) {
+        (failures, Err(e)) if e.kind() == ErrorKind::Unsupported => Ok(failures),
+        (failures, more) => more.map(|more| failures + more),
+    }
 }
 
 /// Removes a bucket, and with `force` all that is in it first.

@@ -7,7 +7,6 @@ use crate::Bucket;
 use crate::address::{Pattern, check_key};
 use crate::inventory::Line;
 
-/// A part of one bucket.
 pub struct Scope {
     bucket: Bucket,
     pub(super) path: Vec<u8>,
@@ -30,7 +29,6 @@ pub struct Wild {
     text: Vec<u8>,
 }
 
-/// What a pattern has matched.
 #[derive(Debug)]
 pub enum Match {
     Line(Line),
@@ -44,41 +42,38 @@ impl Scope {
     /// # Errors
     /// `BadName` for what can be no key, `Usage` for a pattern that is none.
     pub fn new(bucket: Bucket, path: &[u8], key: Vec<u8>) -> Result<Scope> {
-        check_key(&key).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
         let text = key.strip_suffix(b"/").unwrap_or(&key);
         let pattern = Pattern::parse(text).map_err(|reason| Error::new(ErrorKind::Usage, "read pattern").at(path).because(reason))?;
-        let what = match pattern {
-            Some(pattern) => What::Like(Wild { pattern, dirs: key.ends_with(b"/"), text: text.to_vec() }),
-            None if key.is_empty() || key.ends_with(b"/") => What::Below(key),
-            None => What::Key(key),
-        };
-        Ok(Scope { bucket, path: path.to_vec(), what })
+        let Some(pattern) = pattern else { return Scope::literal(bucket, path, key) };
+        let what = What::Like(Wild { pattern, dirs: key.ends_with(b"/"), text: text.to_vec() });
+        Scope { bucket, path: path.to_vec(), what }.checked(&key)
     }
 
     /// Just the object of a key, or what is below one that ends in a slash, whatever characters are in it.
-    ///
-    /// # Errors
-    /// `BadName` for what can be no key.
     pub fn literal(bucket: Bucket, path: &[u8], key: Vec<u8>) -> Result<Scope> {
-        check_key(&key).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
-        let what = if key.is_empty() || key.ends_with(b"/") { What::Below(key) } else { What::Key(key) };
-        Ok(Scope { bucket, path: path.to_vec(), what })
+        let what = if key.is_empty() || key.ends_with(b"/") { What::Below(key.clone()) } else { What::Key(key.clone()) };
+        Scope { bucket, path: path.to_vec(), what }.checked(&key)
     }
 
     /// The object of just this key, which may end in a slash.
-    ///
-    /// # Errors
-    /// `BadName` for what can be no key.
     pub fn exact(bucket: Bucket, path: &[u8], key: Vec<u8>) -> Result<Scope> {
-        check_key(&key).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
-        Ok(Scope { bucket, path: path.to_vec(), what: What::Key(key) })
+        Scope { bucket, path: path.to_vec(), what: What::Key(key.clone()) }.checked(&key)
+    }
+
+    fn checked(self, key: &[u8]) -> Result<Scope> {
+        check_key(key).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(&self.path).because(reason))?;
+        Ok(self)
+    }
+
+    /// Another part of the bucket by the same address.
+    pub(super) fn of(&self, what: What) -> Scope {
+        Scope { bucket: self.bucket.clone(), path: self.path.clone(), what }
     }
 
     pub fn bucket(&self) -> &Bucket {
         &self.bucket
     }
 
-    /// Nothing was found.
     pub fn nothing(&self) -> Error {
         nothing(&self.path, matches!(self.what, What::Like(_)))
     }
@@ -100,12 +95,10 @@ impl Scope {
         }
     }
 
-    /// The address of a key.
     pub fn address(&self, key: &[u8]) -> Vec<u8> {
         [self.bucket().address().as_bytes(), b"/", key].concat()
     }
 
-    /// What all keys begin with.
     pub fn prefix(&self) -> &[u8] {
         match &self.what {
             What::Key(key) => key,
@@ -199,7 +192,6 @@ impl Wild {
     }
 }
 
-/// Nothing was found under an address.
 pub fn nothing(path: &[u8], wild: bool) -> Error {
     let e = Error::new(ErrorKind::NotFound, "open").at(path);
     match wild {

@@ -12,8 +12,8 @@
 //!
 //! The body of a symlink is where it points, as s3fs and FSx write it. Read are also `atime`, `md5chksum` (rclone),
 //! `s3cmd-attrs`, `mc-attrs` (MinIO's client), s3fs's decimal `mode`, and `file-mtime`, `file-permissions`,
-//! `file-owner`, `file-group` (DataSync, File Gateway, FSx). Whoever may write an object may write these: a value
-//! that makes no sense is as if it were not there.
+//! `file-owner`, `file-group` (DataSync, File Gateway, FSx). Any writer of an object may set these: an invalid
+//! value counts as missing.
 
 mod read;
 mod write;
@@ -30,7 +30,7 @@ pub use write::{MOST, Written, cost, cost_of, write};
 /// The keys that haul writes.
 pub const NAMES: [&str; 9] = ["mtime", "mode", "uid", "gid", "haul-owner", "haul-group", "rdev", "haul-kind", "haul-xattrs"];
 
-/// Seconds that a time may be from 1970, either way: some 35,000 years, so that nobody's arithmetic runs over.
+/// Seconds that a time may be from 1970, either way: some 35,000 years, so that no arithmetic overflows.
 const FARTHEST: i64 = 1 << 40;
 
 /// Bytes of the name of a user or a group: LOGIN_NAME_MAX.
@@ -45,17 +45,15 @@ fn is_owner_name(name: &[u8]) -> bool {
 const LONGEST_TARGET: u64 = 4096;
 
 /// The `mode` of every symlink that s3fs writes, in decimal. In octal it would be a directory with permissions that
-/// nobody gives.
+/// are not used.
 const DECIMAL_LINK: &str = "41471";
 
 /// What an object's metadata says of the file that it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileAttributes {
-    /// Never [`Kind::Unknown`].
     pub kind: Option<Kind>,
     pub mtime: Option<Time>,
     pub atime: Option<Time>,
-    /// `st_mode & 0o7777`.
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,

@@ -99,7 +99,6 @@ fn packed_time(text: &str) -> Option<Time> {
     }
 }
 
-/// Digits and nothing else.
 fn whole(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

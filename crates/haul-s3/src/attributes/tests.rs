@@ -141,25 +141,7 @@ fn the_keys_of_other_tools_are_read() {
 
 #[test]
 fn what_makes_no_sense_is_not_there() {
-    for text in [
-        "",
-        "x",
-        "NaN",
-        "inf",
-        "1e9",
-        "+1",
-        "--1",
-        "-",
-        ".5",
-        "1.",
-        "1.x",
-        "9223372036854775808",
-        "1099511627777",
-        "0x10",
-        "1 2",
-        "1,2",
-        "\u{661}",
-    ] {
+    for text in "|x|NaN|inf|1e9|+1|--1|-|.5|1.|1.x|9223372036854775808|1099511627777|0x10|1 2|1,2|\u{661}".split('|') {
         assert_eq!(read([("mtime", text)]), FileAttributes::default(), "{text}");
         assert_eq!(read([("uid", text), ("rdev", "-1"), ("rdev", "11112222333344445")]).uid, None, "{text}");
     }
@@ -172,17 +154,8 @@ fn what_makes_no_sense_is_not_there() {
     for text in ["ns", "1.5ns", "1s", "99999999999999999999ns", "--1ns"] {
         assert_eq!(read([("file-mtime", text)]), FileAttributes::default(), "{text}");
     }
-    for text in [
-        "mtime",
-        "mtime:",
-        "mtime:x",
-        "mtime:1#1000000000",
-        "mtime:1#-1",
-        "mtime:1#",
-        "mtime:1.5#5",
-        "mode:x/uid:-1/gid:4294967295/md5:zz",
-        "////::::",
-    ] {
+    let all = "mtime mtime: mtime:x mtime:1#1000000000 mtime:1#-1 mtime:1# mtime:1.5#5 mode:x/uid:-1/gid:4294967295/md5:zz ////::::";
+    for text in all.split(' ') {
         assert_eq!(read([("mc-attrs", text)]), FileAttributes::default(), "{text}");
     }
     for text in ["", ":", "xa", "z:", "x:!!!!", "x:AQ", "x:AWEB", "a:CXVzZXIuYWJjZAA", "x://///w"] {

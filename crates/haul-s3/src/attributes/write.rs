@@ -11,7 +11,6 @@ pub const MOST: usize = 2048;
 /// What the service puts before a name, and some services count.
 const BEFORE: usize = "x-amz-meta-".len();
 
-/// Metadata to send with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Names without `x-amz-meta-`, in lower case, and values, all of printable ASCII.
@@ -27,13 +26,13 @@ pub fn cost(name: &str, value: &str) -> usize {
     cost_of(name.len(), value.len())
 }
 
-/// The same of lengths.
+/// [`cost`] by lengths.
 pub fn cost_of(name: usize, value: usize) -> usize {
     BEFORE + name + value
 }
 
 impl Written {
-    /// The same, or an error where what was written would make a plain file of something else.
+    /// Itself, or an error where what was written would make a plain file of something else.
     pub fn of_its_kind(self, op: &'static str) -> Result<Written> {
         if !self.kind_lost {
             return Ok(self);

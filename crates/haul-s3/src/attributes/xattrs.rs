@@ -13,7 +13,6 @@ pub(super) const ALL: MetaMask = MetaMask(MetaMask::ACL.0 | MetaMask::XATTR.0 | 
 /// In the order of what is kept first where not all fits: who may read a file matters more than what is noted on it.
 const CLASSES: [(MetaMask, char); 3] = [(MetaMask::ACL, 'a'), (MetaMask::XATTR, 'x'), (MetaMask::CONTEXT, 'c')];
 
-/// The longest name that Linux has.
 const LONGEST_NAME: usize = 255;
 
 /// The class of a name, or `None` for what never travels.

@@ -1,8 +1,8 @@
 //! A block of records in the order of their keys, compressed and under a checksum.
 //!
 //! ```text
-//! block = bytes of hashes, u32 | hashed ETag of each row | zstd of rows | checksum
-//! row   = bytes shared with the key before | bytes of the rest of the key | bytes of details | rest | details
+//! block = zstd of rows | checksum
+//! row   = bytes shared with the key before | bytes of the rest of the key | bytes of the value | rest | value
 //! ```
 //! A block may stand anywhere in any file of its bucket: a record in a wrong place is only not found.
 
@@ -12,161 +12,109 @@ use std::ops::Range;
 
 use haul_core::hash::xxh128;
 use haul_core::varint::{put, take};
+use zstd::bulk::Compressor;
 
-use super::record::{HASH, KEY_MOST};
-
-/// The fastest level of zstd that still finds repeats.
-const LEVEL: i32 = 1;
+use super::record::KEY_MOST;
 
 const SUM: usize = 16;
 
-/// A record as it stands in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub key: &'a [u8],
-    /// `HASH` bytes.
-    pub hash: &'a [u8],
-    pub details: &'a [u8],
+    pub value: &'a [u8],
 }
 
-/// Seals blocks of one bucket, whose number goes into the checksums.
-pub struct Sealer {
-    scope: u128,
-    compressor: zstd::bulk::Compressor<'static>,
+/// `scope` is the number of the bucket.
+pub fn seal(compressor: &mut Compressor<'_>, rows: &[u8], scope: u128) -> io::Result<Vec<u8>> {
+    let mut block = compressor.compress(rows)?;
+    block.extend_from_slice(&(xxh128(&block) ^ scope).to_le_bytes());
+    Ok(block)
 }
 
-impl Sealer {
-    pub fn new(scope: u128) -> io::Result<Sealer> {
-        Ok(Sealer { scope, compressor: zstd::bulk::Compressor::new(LEVEL)? })
-    }
-
-    pub fn seal(&mut self, rows: &[u8], hashes: &[u8]) -> io::Result<Vec<u8>> {
-        let mut block = u32::try_from(hashes.len()).map_err(io::Error::other)?.to_le_bytes().to_vec();
-        block.extend_from_slice(hashes);
-        block.extend_from_slice(&self.compressor.compress(rows)?);
-        block.extend_from_slice(&(xxh128(&block) ^ self.scope).to_le_bytes());
-        Ok(block)
-    }
+/// The packed rows; `None` unless it is what was sealed.
+pub fn unseal(block: &[u8], scope: u128) -> Option<&[u8]> {
+    let (packed, sum) = block.split_last_chunk::<SUM>()?;
+    (xxh128(packed) ^ scope == u128::from_le_bytes(*sum)).then_some(packed)
 }
 
-/// The hashes of a sealed block and its packed rows; `None` unless it is what was sealed.
-pub fn unseal(block: &[u8], scope: u128) -> Option<(&[u8], &[u8])> {
-    let (body, sum) = block.split_last_chunk::<SUM>()?;
-    let (count, rest) = body.split_first_chunk::<4>()?;
-    let parts = rest.split_at_checked(u32::from_le_bytes(*count) as usize)?;
-    (xxh128(body) ^ scope == u128::from_le_bytes(*sum)).then_some(parts)
-}
-
-/// Gathers rows.
 #[derive(Debug, Default)]
 pub struct Builder {
-    rows: Vec<u8>,
-    hashes: Vec<u8>,
+    pub rows: Vec<u8>,
+    pub count: u64,
     pub first: Vec<u8>,
     last: Vec<u8>,
 }
 
 impl Builder {
     /// The key must be greater than the one before.
-    pub fn add(&mut self, row: Row<'_>) {
-        if self.is_empty() {
-            self.first.clear();
-            self.first.extend_from_slice(row.key);
+    pub fn add(&mut self, Row { key, value }: Row<'_>) {
+        if self.rows.is_empty() {
+            self.first = key.to_vec();
             self.last.clear();
         }
-        let shared = self.last.iter().zip(row.key).take_while(|(a, b)| a == b).count();
+        let shared = self.last.iter().zip(key).take_while(|(a, b)| a == b).count();
         let out = &mut self.rows;
         put(out, shared as u64);
-        put(out, (row.key.len() - shared) as u64);
-        put(out, row.details.len() as u64);
-        out.extend_from_slice(&row.key[shared..]);
-        out.extend_from_slice(row.details);
-        self.hashes.extend_from_slice(row.hash);
+        put(out, (key.len() - shared) as u64);
+        put(out, value.len() as u64);
+        out.extend_from_slice(&key[shared..]);
+        out.extend_from_slice(value);
+        self.count += 1;
         self.last.truncate(shared);
-        self.last.extend_from_slice(&row.key[shared..]);
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
-    }
-
-    /// Bytes before compression.
-    pub fn size(&self) -> usize {
-        self.rows.len() + self.hashes.len()
-    }
-
-    /// The block, and the number of its rows. Empties this.
-    pub fn seal(&mut self, sealer: &mut Sealer) -> io::Result<(Vec<u8>, u64)> {
-        let sealed = (sealer.seal(&self.rows, &self.hashes)?, (self.hashes.len() / HASH) as u64);
-        self.rows.clear();
-        self.hashes.clear();
-        Ok(sealed)
+        self.last.extend_from_slice(&key[shared..]);
     }
 }
 
 /// Reads rows, forwards, and from the start again where that is needed.
 #[derive(Debug, Default)]
 pub struct Rows {
-    pub rows: Vec<u8>,
-    pub hashes: Vec<u8>,
-    /// Where the row after the current one starts.
+    pub bytes: Vec<u8>,
+    /// Where the row after the current one starts; 0 before the first.
     next: usize,
-    /// Rows read.
-    count: usize,
     key: Vec<u8>,
-    details: Range<usize>,
+    value: Range<usize>,
 }
 
 impl Rows {
     pub fn rewind(&mut self) {
         self.next = 0;
-        self.count = 0;
         self.key.clear();
     }
 
     /// Goes to the next row; `false`, and where it was, at the end or if the bytes are none.
     #[inline]
     pub fn advance(&mut self) -> bool {
-        let Some(mut rest) = self.rows.get(self.next..) else { return false };
+        let Some(mut rest) = self.bytes.get(self.next..) else { return false };
         let mut number = || take(&mut rest).and_then(|number| usize::try_from(number).ok());
-        let (Some(shared), Some(more), Some(details)) = (number(), number(), number()) else { return false };
+        let (Some(shared), Some(more), Some(length)) = (number(), number(), number()) else { return false };
         let Some((suffix, rest)) = rest.split_at_checked(more) else { return false };
-        if shared > self.key.len() || more > KEY_MOST - shared || details > rest.len() {
+        if shared > self.key.len() || more > KEY_MOST - shared || length > rest.len() {
             return false;
         }
         self.key.truncate(shared);
         self.key.extend_from_slice(suffix);
-        let start = self.rows.len() - rest.len();
-        self.details = start..start + details;
-        self.next = self.details.end;
-        self.count += 1;
+        let start = self.bytes.len() - rest.len();
+        self.value = start..start + length;
+        self.next = self.value.end;
         true
     }
 
-    /// The current row; `None` if there is none.
-    pub fn row(&self) -> Option<Row<'_>> {
-        let at = self.count.checked_sub(1)? * HASH;
-        let hash = self.hashes.get(at..at + HASH)?;
-        Some(Row { key: &self.key, hash, details: &self.rows[self.details.clone()] })
+    /// The row that [`Rows::advance`] went to.
+    pub fn row(&self) -> Row<'_> {
+        Row { key: &self.key, value: &self.bytes[self.value.clone()] }
     }
 
-    /// The row of `key`. Costs what lies between it and the one before, if that was not behind it.
-    pub fn find(&mut self, key: &[u8]) -> Option<Row<'_>> {
-        if self.count > 0 && self.key[..] > *key {
+    /// The value of `key`. Costs what lies between it and the key before, if that was not behind it.
+    pub fn find(&mut self, key: &[u8]) -> Option<&[u8]> {
+        if self.key[..] > *key {
             self.rewind();
         }
         loop {
-            let order = if self.count == 0 { Ordering::Less } else { self.key[..].cmp(key) };
-            match order {
+            match self.key[..].cmp(key) {
                 Ordering::Less if self.advance() => {}
-                Ordering::Equal => return self.row(),
+                Ordering::Equal if self.next > 0 => return Some(&self.bytes[self.value.clone()]),
                 _ => return None,
             }
         }
-    }
-
-    #[cfg(test)]
-    pub fn memory(&self) -> usize {
-        self.rows.capacity() + self.hashes.capacity() + self.key.capacity()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file  = heading | blocks | table, a block | foot
-//! table = for each block: bytes of its first key | key | offset | bytes
+//! table = for each block: bytes of its first key | key | offset | bytes | records
 //! foot  = offset of the table | its bytes | records | checksum
 //! ```
 //! A reader holds the table, usually some KiB, and one block.
@@ -13,13 +13,17 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use haul_core::hash::xxh128;
-use haul_core::varint::{put, take};
+use haul_core::team::wire::{Cursor, put_all, put_bytes};
+use zstd::bulk::{Compressor, Decompressor};
 
-use super::block::{Builder, Row, Rows, Sealer, unseal};
-use super::record::{HASH, KEY_MOST, put_bytes, take_bytes};
+use super::block::{Builder, Row, Rows, seal, unseal};
+use super::record::KEY_MOST;
 
 /// For people who come across the file, and the version of all that follows.
-pub const HEADING: &[u8] = b"haul: what is known of the objects of one bucket, version 3; may be deleted\n";
+pub const HEADING: &[u8] = b"haul: what is known of the objects of one bucket, version 4; may be deleted\n";
+
+/// The fastest level of zstd that still finds repeats.
+const LEVEL: i32 = 1;
 
 /// A block ends once its rows take this much.
 pub const FULL: usize = 32 << 10;
@@ -31,8 +35,8 @@ const OVERFULL: usize = FULL + FULL / 2;
 /// Most bytes of the rows of a block: the row that fills it may be much longer than usual.
 const ROWS_MOST: usize = 2 * FULL;
 
-/// Nothing more is written once the table takes this much: everybody holds it in memory, and it comes to that only with keys of
-/// nearly the longest length.
+/// Nothing more is written once the table takes this much: it is held in memory, and it comes to that only with keys of nearly the
+/// longest length.
 const TABLE_FULL: usize = 4 << 20;
 
 /// Most bytes of a block in the file: what does not compress grows a little.
@@ -46,9 +50,9 @@ pub struct Place {
     pub first: Box<[u8]>,
     offset: u64,
     pub size: u64,
+    records: u64,
 }
 
-/// An open file with its table.
 #[derive(Debug)]
 pub struct Stored {
     file: File,
@@ -56,7 +60,6 @@ pub struct Stored {
     pub table: Vec<Place>,
     /// As the file says; for estimates only.
     pub records: u64,
-    /// Bytes.
     pub size: u64,
 }
 
@@ -67,14 +70,16 @@ pub fn foot(scope: u128, offset: u64, size: u64, records: u64) -> Vec<u8> {
     foot
 }
 
-fn table_of(mut rows: &[u8]) -> Option<Vec<Place>> {
+fn table_of(rows: &[u8]) -> Option<Vec<Place>> {
+    let mut from = Cursor(rows);
     let mut table: Vec<Place> = Vec::new();
-    while !rows.is_empty() {
-        let first: Box<[u8]> = take_bytes(&mut rows)?.into();
-        if first.len() > KEY_MOST || table.last().is_some_and(|last| last.first >= first) {
+    while !from.is_empty() {
+        let place = Place { first: from.bytes()?.into(), offset: from.number()?, size: from.number()?, records: from.number()? };
+        let fits = place.first.len() <= KEY_MOST && place.records <= ROWS_MOST as u64;
+        if !fits || table.last().is_some_and(|last| last.first >= place.first) {
             return None;
         }
-        table.push(Place { first, offset: take(&mut rows)?, size: take(&mut rows)? });
+        table.push(place);
     }
     Some(table)
 }
@@ -95,13 +100,8 @@ impl Stored {
         }
         let mut sealed = vec![0; usize::try_from(size).ok()?];
         file.read_exact_at(&mut sealed, offset).ok()?;
-        let rows = zstd::bulk::decompress(unseal(&sealed, scope)?.1, TABLE_FULL + FULL).ok()?;
+        let rows = zstd::bulk::decompress(unseal(&sealed, scope)?, TABLE_FULL + FULL).ok()?;
         Some(Stored { file, scope, table: table_of(&rows)?, records, size: meta.len() })
-    }
-
-    #[cfg(test)]
-    pub fn memory(&self) -> usize {
-        self.table.capacity() * size_of::<Place>() + self.table.iter().map(|place| place.first.len()).sum::<usize>()
     }
 
     /// The block as it stands in the file; `None` if it is damaged.
@@ -116,7 +116,7 @@ impl Stored {
 
 /// One reader's place in a file: one block is held.
 pub struct Position {
-    decompressor: zstd::bulk::Decompressor<'static>,
+    decompressor: Decompressor<'static>,
     rows: Rows,
     /// Which block is held. One that is damaged is held as an empty one.
     at: Option<usize>,
@@ -125,16 +125,10 @@ pub struct Position {
 impl Position {
     /// `None` if there is no memory.
     pub fn new() -> Option<Position> {
-        Some(Position { decompressor: zstd::bulk::Decompressor::new().ok()?, rows: Rows::default(), at: None })
+        Some(Position { decompressor: Decompressor::new().ok()?, rows: Rows::default(), at: None })
     }
 
-    /// Bytes held, without the 100 KB of the decompressor.
-    #[cfg(test)]
-    pub fn memory(&self) -> usize {
-        self.rows.memory()
-    }
-
-    pub fn find<'a>(&'a mut self, stored: &Stored, key: &[u8]) -> Option<Row<'a>> {
+    pub fn find<'a>(&'a mut self, stored: &Stored, key: &[u8]) -> Option<&'a [u8]> {
         let block = stored.table.partition_point(|place| &place.first[..] <= key).checked_sub(1)?;
         self.load(stored, block).find(key)
     }
@@ -144,23 +138,16 @@ impl Position {
         if self.at != Some(block) {
             self.at = Some(block);
             self.rows.rewind();
-            self.rows.rows.clear();
-            self.rows.hashes.clear();
-            if let Some(sealed) = stored.read(block) {
-                self.unpack(&sealed, stored.scope);
+            self.rows.bytes.clear();
+            if let Some(packed) = stored.read(block).as_deref().and_then(|sealed| unseal(sealed, stored.scope)) {
+                self.rows.bytes.reserve(ROWS_MOST);
+                // Never writes beyond what was reserved, whatever the block says.
+                if self.decompressor.decompress_to_buffer(packed, &mut self.rows.bytes).is_err() {
+                    self.rows.bytes.clear();
+                }
             }
         }
         &mut self.rows
-    }
-
-    fn unpack(&mut self, sealed: &[u8], scope: u128) {
-        let Some((hashes, packed)) = unseal(sealed, scope) else { return };
-        self.rows.rows.reserve(ROWS_MOST);
-        // Never writes beyond what was reserved, whatever the block says.
-        match self.decompressor.decompress_to_buffer(packed, &mut self.rows.rows) {
-            Ok(_) => self.rows.hashes.extend_from_slice(hashes),
-            Err(_) => self.rows.rows.clear(),
-        }
     }
 }
 
@@ -170,7 +157,7 @@ pub struct Writer<'a> {
     scope: u128,
     /// Bytes after which nothing is taken any more.
     most: u64,
-    sealer: Sealer,
+    compressor: Compressor<'static>,
     offset: u64,
     block: Builder,
     /// The greatest key so far, as far as it is known; empty before the first.
@@ -183,90 +170,61 @@ impl<'a> Writer<'a> {
     pub fn new(mut file: &'a File, scope: u128, most: u64) -> io::Result<Writer<'a>> {
         file.write_all(HEADING)?;
         let (block, last, table) = Default::default();
-        Ok(Writer { file, scope, most, sealer: Sealer::new(scope)?, offset: HEADING.len() as u64, block, last, table, records: 0 })
+        let (compressor, offset) = (Compressor::new(LEVEL)?, HEADING.len() as u64);
+        Ok(Writer { file, scope, most, compressor, offset, block, last, table, records: 0 })
     }
 
-    /// Adds a new record. One whose key does not come after all others is left out, and so is what comes when the file is full.
-    pub fn add(&mut self, row: Row<'_>) -> io::Result<()> {
-        self.add_until(row, FULL)
-    }
-
-    /// Adds a record of an older file.
-    pub fn add_old(&mut self, row: Row<'_>) -> io::Result<()> {
-        self.add_until(row, OVERFULL)
-    }
-
-    fn add_until(&mut self, row: Row<'_>, full: usize) -> io::Result<()> {
+    /// Adds a record, a new one or `old`. One whose key does not come after all others is left out, and so is what comes when the
+    /// file is full.
+    pub fn add(&mut self, row: Row<'_>, old: bool) -> io::Result<()> {
         if row.key <= &self.last[..] || self.is_full() {
             return Ok(());
         }
         self.block.add(row);
-        self.last.clear();
-        self.last.extend_from_slice(row.key);
-        if self.block.size() >= full { self.end_block() } else { Ok(()) }
+        row.key.clone_into(&mut self.last);
+        if self.block.rows.len() >= if old { OVERFULL } else { FULL } { self.end_block() } else { Ok(()) }
     }
 
     /// Whether a block of an older file may be added as it is: not if that left a small one behind each time.
     pub fn takes_block(&self) -> bool {
-        self.block.is_empty() || self.block.size() >= FULL / 2
+        self.block.rows.is_empty() || self.block.rows.len() >= FULL / 2
     }
 
-    /// Adds a block of an older file, with its first key.
-    pub fn add_block(&mut self, first: &[u8], sealed: &[u8]) -> io::Result<()> {
-        if first <= &self.last[..] || self.is_full() {
+    pub fn add_block(&mut self, place: &Place, sealed: &[u8]) -> io::Result<()> {
+        if place.first[..] <= self.last[..] || self.is_full() {
             return Ok(());
         }
         self.end_block()?;
-        self.last.clear();
-        self.last.extend_from_slice(first);
-        let rows = unseal(sealed, self.scope).map_or(0, |(hashes, _)| hashes.len() / HASH);
-        self.place(first, sealed, rows as u64)
+        self.last = place.first.to_vec();
+        self.place(&place.first, sealed, place.records)
     }
 
     fn is_full(&self) -> bool {
-        self.offset + self.block.size() as u64 >= self.most || self.table.len() >= TABLE_FULL
+        self.offset + self.block.rows.len() as u64 >= self.most || self.table.len() >= TABLE_FULL
     }
 
     fn end_block(&mut self) -> io::Result<()> {
-        if self.block.is_empty() {
+        if self.block.rows.is_empty() {
             return Ok(());
         }
-        let (sealed, rows) = self.block.seal(&mut self.sealer)?;
-        let first = std::mem::take(&mut self.block.first);
-        self.place(&first, &sealed, rows)
+        let Builder { rows, count, first, .. } = std::mem::take(&mut self.block);
+        let sealed = seal(&mut self.compressor, &rows, self.scope)?;
+        self.place(&first, &sealed, count)
     }
 
-    fn place(&mut self, first: &[u8], sealed: &[u8], rows: u64) -> io::Result<()> {
+    fn place(&mut self, first: &[u8], sealed: &[u8], records: u64) -> io::Result<()> {
         self.file.write_all(sealed)?;
         put_bytes(&mut self.table, first);
-        put(&mut self.table, self.offset);
-        put(&mut self.table, sealed.len() as u64);
+        put_all(&mut self.table, &[self.offset, sealed.len() as u64, records]);
         self.offset += sealed.len() as u64;
-        self.records += rows;
+        self.records = self.records.saturating_add(records);
         Ok(())
     }
 
-    /// Makes the file whole.
     pub fn finish(mut self) -> io::Result<()> {
         self.end_block()?;
-        let table = self.sealer.seal(&self.table, &[])?;
+        let table = seal(&mut self.compressor, &self.table, self.scope)?;
         self.file.write_all(&table)?;
         self.file.write_all(&foot(self.scope, self.offset, table.len() as u64, self.records))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_a_table_or_none(rows in proptest::collection::vec(any::<u8>(), 0..100)) {
-            if let Some(table) = table_of(&rows) {
-                prop_assert!(table.windows(2).all(|two| two[0].first < two[1].first));
-            }
-        }
     }
 }

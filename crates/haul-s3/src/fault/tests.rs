@@ -21,21 +21,10 @@ fn an_answer_without_a_document_says_what_can_be_known() {
 }
 
 #[test]
-fn refused_credentials_end_the_run_and_name_what_to_check() {
-    let codes = [
-        ("InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"),
-        ("SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
-        ("InvalidToken", "AWS_SESSION_TOKEN"),
-        ("InvalidTokenId", "AWS_SESSION_TOKEN"),
-        ("InvalidClientTokenId", "AWS_SESSION_TOKEN"),
-        ("InvalidSecurity", ""),
-        ("UserSuspended", ""),
-    ];
-    for (code, hint) in codes {
+fn refused_credentials_end_the_run_and_denied_access_does_not() {
+    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidTokenId", "InvalidSecurity", "UserSuspended"] {
         let error = Refusal { status: 403, code: code.into(), ..Refusal::default() }.error("stat", "bucket");
-        assert_eq!(error.kind(), ErrorKind::Broken, "{code}");
-        assert!(error.to_string().contains(code), "{error}");
-        assert!(error.next_step().unwrap_or_default().contains(hint), "{code}");
+        assert!(error.kind() == ErrorKind::Broken && error.to_string().contains(code), "{error}");
     }
     let denied = Refusal { status: 403, code: "AccessDenied".into(), ..Refusal::default() }.error("stat", "bucket");
     assert_eq!(denied.kind(), ErrorKind::Denied);

@@ -1,6 +1,6 @@
 //! A prefix read page by page, and in ranges side by side where it turns out to be a large one.
 //!
-//! Nobody knows how keys are spread, so a thread without work takes the upper half, by its bounds, of the widest range that another
+//! How keys are spread is not known, so a thread without work takes the upper half, by its bounds, of the widest range that another
 //! one reads. A half without keys costs one request.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,9 +20,7 @@ const ALONE: usize = 4;
 /// Pages that may be read ahead of the one that is wanted: of a directory that then is not asked for they are lost.
 const AHEAD_MOST: usize = 512;
 
-/// What comes after a page.
 pub(crate) enum Step {
-    /// The page behind it.
     Next,
     /// What lies before this position is not wanted now.
     Skip(Vec<u8>),
@@ -41,14 +39,12 @@ pub(crate) struct Pager<'a> {
     pub fetch: Fetch<'a>,
     /// Nothing was written to it since this store's first listing: what is known serves, and what comes is kept.
     pub reuse: bool,
-    /// Each page is wanted once.
     pub once: bool,
 }
 
 #[derive(Default)]
 struct State {
     ranges: Vec<Range>,
-    /// The position that is waited for.
     wanted: Vec<u8>,
     read: usize,
     used: usize,
@@ -156,7 +152,7 @@ impl Pager<'_> {
                 break;
             }
             if !(self.anywhere)() {
-                // Each further range would cost all pages before it. Whoever wants this one goes on with a token.
+                // Each further range would cost all pages before it. The reader of this one goes on with a token.
                 if let Some(range) = own.and_then(|i| held.ranges.get_mut(i)) {
                     range.at = range.until.clone();
                 }
@@ -197,7 +193,7 @@ impl Pager<'_> {
                     held.ranges[i].dense = within;
                     held.ranges[i].at = page.until.clone();
                 }
-                // Some servers refuse some keys as a beginning. Whoever wants this range asks from the last key before it.
+                // Some servers refuse some keys as a beginning. The reader of this range asks from the last key before it.
                 Err(_) => {
                     held.ranges[i].at = held.ranges[i].until.clone();
                     wake.notify_all();
@@ -247,7 +243,7 @@ const CHARACTERS: std::ops::RangeInclusive<u8> = b'!'..=b'~';
 const LOOKED_AT: usize = 8;
 
 /// A position in the middle between two, and how wide the whole is; `None` if there is none.
-fn halved(at: &[u8], until: &[u8]) -> Option<(Vec<u8>, f64)> {
+pub(crate) fn halved(at: &[u8], until: &[u8]) -> Option<(Vec<u8>, f64)> {
     let shared = at.iter().zip(until).take_while(|(a, b)| a == b).count();
     let base = f64::from(CHARACTERS.end() - CHARACTERS.start() + 2);
     let number = |text: &[u8]| {
@@ -275,14 +271,6 @@ fn halved(at: &[u8], until: &[u8]) -> Option<(Vec<u8>, f64)> {
     let middle = super::behind(&middle);
     let width = (high - low) / base.powi(i32::try_from(shared).unwrap_or(i32::MAX).min(100));
     (at < &middle[..] && &middle[..] < until).then_some((middle, width))
-}
-
-/// A key in the middle between two.
-pub(crate) fn middle(at: &[u8], until: &[u8]) -> Option<Vec<u8>> {
-    let (mut middle, _) = halved(at, until)?;
-    // The position is the one right behind it.
-    middle.pop();
-    (at < &middle[..]).then_some(middle)
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex};
 use haul_core::hash::xxh128;
 use haul_core::lock::lock;
 
-pub(super) use ahead::{Pager, Step, middle};
-pub(super) use page::{Listed, Page, after_all, behind};
+pub(super) use ahead::{Pager, Step, halved};
+pub(super) use page::{Page, after_all, behind};
 
 /// Encoded pages in memory, bytes.
 const MEMORY: usize = 8 << 20;
@@ -173,48 +173,24 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inventory::Object;
 
     fn page(start: &str, keys: std::ops::Range<u32>) -> Arc<Page> {
-        let listed = |i: u32| Listed {
+        let listed = |i: u32| Object {
             key: format!("d/{i:06}").into(),
             size: u64::from(i),
             etag: format!("\"{i:032}\""),
-            modified: haul_core::entry::Time { secs: 1_700_000_000, nanos: i },
+            modified: Some(haul_core::entry::Time { secs: 1_700_000_000, nanos: i }),
             class: ["", "STANDARD", "GLACIER"][i as usize % 3].into(),
             details: i.is_multiple_of(2).then(|| vec![7; 30].into()),
         };
-        let objects: Vec<Listed> = keys.map(listed).collect();
+        let objects: Vec<Object> = keys.map(listed).collect();
         let until = behind(&objects.last().expect("there are some").key);
         Arc::new(Page { start: start.into(), until, objects, token: None })
     }
 
     #[test]
-    fn pages_come_back_from_memory_and_from_the_file() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let pages = Pages::new(dir.path().into());
-        let mut start = String::from("d/");
-        for i in 0..400 {
-            let page = page(&start, i * 1000..(i + 1) * 1000);
-            pages.keep(&page);
-            start = String::from_utf8(page.until.clone()).expect("text");
-        }
-        let known = lock(&pages.known);
-        assert!(known.memory <= MEMORY && known.file_end > 0, "{} {}", known.memory, known.file_end);
-        drop(known);
-        for i in [0, 5, 399_999, 123_456] {
-            let key = format!("d/{i:06}");
-            let page = pages.covering(key.as_bytes()).expect("it is kept");
-            let object = page.objects.iter().find(|object| object.key == key.as_bytes()).expect("it is in it");
-            assert_eq!((object.size, object.modified.nanos, object.details.is_some()), (i, i as u32, i % 2 == 0));
-            assert_eq!(object.etag, format!("\"{i:032}\""));
-            assert_eq!(object.class, ["", "STANDARD", "GLACIER"][i as usize % 3]);
-        }
-        assert!(pages.covering(b"d/400000").is_none() && pages.covering(b"c").is_none());
-        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0, "the file has no name");
-    }
-
-    #[test]
-    fn pages_that_were_used_once_make_room_for_others() {
+    fn pages_come_back_from_memory_and_the_file_and_those_before_make_room_for_others() {
         let dir = tempfile::tempdir().expect("a directory");
         let pages = Pages::new(dir.path().into());
         let (mut start, mut ends) = (String::from("d/"), Vec::new());
@@ -233,10 +209,15 @@ mod tests {
         assert!(known.file_end > 0 && known.file_end < 2 * kept as u64 + MEMORY as u64, "{} {kept}", known.file_end);
         drop(known);
         for i in (600_000..900_000).step_by(7777) {
-            let page = pages.covering(format!("d/{i:06}").as_bytes()).expect("it is kept");
-            assert_eq!(page.objects[page.at(format!("d/{i:06}").as_bytes())].size, i);
+            let key = format!("d/{i:06}");
+            let page = pages.covering(key.as_bytes()).expect("it is kept");
+            let object = &page.objects[page.at(key.as_bytes())];
+            assert_eq!((object.size, object.modified.unwrap_or_default().nanos, object.details.is_some()), (i, i as u32, i % 2 == 0));
+            assert_eq!((&object.key[..], &object.etag[..]), (key.as_bytes(), &format!("\"{i:032}\"")[..]));
+            assert_eq!(object.class, ["", "STANDARD", "GLACIER"][i as usize % 3]);
         }
-        assert!(pages.covering(b"d/100000").is_none());
+        assert!([&b"d/100000"[..], b"d/900000", b"c"].iter().all(|key| pages.covering(key).is_none()));
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0, "the file has no name");
     }
 
     #[test]

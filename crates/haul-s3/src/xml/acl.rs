@@ -13,7 +13,6 @@ pub struct Acl {
     pub grants: Vec<Grant>,
 }
 
-/// A right, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub grantee: Grantee,
@@ -40,7 +39,6 @@ impl Grantee {
         }
     }
 
-    /// What the service calls it.
     pub fn id(&self) -> &str {
         match self {
             Grantee::Id(id, _) => id,
@@ -49,7 +47,6 @@ impl Grantee {
     }
 }
 
-/// Reads an answer to GetObjectAcl or GetBucketAcl.
 pub fn acl(document: &[u8]) -> Result<Acl, Fault> {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "PascalCase")]

@@ -5,7 +5,7 @@ use std::fmt;
 use haul_core::entry::{Time, show};
 use serde::{Deserialize, Deserializer};
 
-use super::walk::{Walk, truth};
+use super::walk::{truth, walk};
 use super::{Fault, shorten};
 use crate::checksum::Algorithm;
 use haul_net::http_client::time;
@@ -50,30 +50,18 @@ fn moment<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Time>, D::Error> {
 /// Reads a document that has the usual root, or one of another name with one of these elements within: services name the roots of
 /// their answers as they like, and other clients do not look at them.
 pub(super) fn read<'d, T: Deserialize<'d>>(document: &'d [u8], root: &'static str, within: &[&str]) -> Result<T, Fault> {
-    let (walk, found) = Walk::open(document)?;
-    if found == root || (found != "Error" && has_any(document, within)?) {
-        parse(walk.document(), root)
-    } else {
-        Err(another(&walk, found))
-    }
-}
-
-/// Whether the root has a child of one of these names.
-fn has_any(document: &[u8], names: &[&str]) -> Result<bool, Fault> {
-    let (mut walk, _) = Walk::open(document)?;
-    while let Some(name) = walk.child()? {
-        if names.contains(&name) {
-            return Ok(true);
-        }
-        walk.skip()?;
-    }
-    Ok(false)
+    let mut has_any = false;
+    let (document, found) = walk(document, &mut |path, _| {
+        has_any |= matches!(*path, [_, child] if within.contains(&child));
+        Ok(())
+    })?;
+    if found == root || (found != "Error" && has_any) { parse(document, root) } else { Err(another(document, found)) }
 }
 
 /// What a document says that is not the one asked for.
-pub(super) fn another(walk: &Walk<'_>, root: &str) -> Fault {
+pub(super) fn another(document: &str, root: &str) -> Fault {
     match root {
-        "Error" => parse(walk.document(), "Error").map_or_else(|fault| fault, |error| Fault::Service(Box::new(error))),
+        "Error" => parse(document, "Error").map_or_else(|fault| fault, |error| Fault::Service(Box::new(error))),
         root => Fault::Other { root: shorten(root, 64).into() },
     }
 }
@@ -98,11 +86,11 @@ pub fn error(document: &[u8]) -> Result<ServiceError, Fault> {
     struct Errors {
         error: Vec<ServiceError>,
     }
-    let (walk, root) = Walk::open(document)?;
+    let (document, root) = walk(document, &mut |_, _| Ok(()))?;
     if root == "Error" {
-        return parse(walk.document(), "Error");
+        return parse(document, "Error");
     }
-    let wrapped: Wrapped = parse(walk.document(), "Error")?;
+    let wrapped: Wrapped = parse(document, "Error")?;
     let found = wrapped.error.or(wrapped.errors.error.into_iter().next());
     let mut found = found.ok_or_else(|| Fault::Other { root: shorten(root, 64).into() })?;
     if found.request_id.is_empty() {
@@ -117,7 +105,6 @@ pub struct Bucket {
     pub name: String,
     #[serde(rename = "CreationDate", default, deserialize_with = "moment")]
     pub created: Option<Time>,
-    /// Empty if it is not said.
     #[serde(rename = "BucketRegion", default)]
     pub region: String,
 }
@@ -171,10 +158,10 @@ pub fn versioning(document: &[u8]) -> Result<String, Fault> {
         status: String,
     }
     // Of a bucket that never kept versions nothing is in it, and some services name the root as they like.
-    let (walk, root) = Walk::open(document)?;
+    let (document, root) = walk(document, &mut |_, _| Ok(()))?;
     match root {
-        "Error" | "html" | "HTML" => Err(another(&walk, root)),
-        _ => parse(walk.document(), "VersioningConfiguration").map(|said: Said| said.status),
+        "Error" | "html" | "HTML" => Err(another(document, root)),
+        _ => parse(document, "VersioningConfiguration").map(|said: Said| said.status),
     }
 }
 
@@ -211,7 +198,6 @@ pub fn initiated(document: &[u8]) -> Result<String, Fault> {
 /// What became of parts that were put together, or of what was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// As the service writes it.
     pub etag: String,
     /// In base64, with `-N` behind where it is one over N parts.
     pub checksums: Vec<(Algorithm, String)>,
@@ -263,16 +249,12 @@ fn made(document: &[u8], root: &'static str) -> Result<Made, Fault> {
     Ok(Made { etag: said.etag, checksums: checksums.filter(|(_, value)| !value.is_empty()).collect(), checksum_type: said.checksum_type })
 }
 
-/// A part that landed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Part {
-    /// 1 to 10,000.
     #[serde(rename = "PartNumber")]
     pub number: u32,
-    /// Bytes.
     #[serde(rename = "Size")]
     pub size: u64,
-    /// As the service writes it.
     #[serde(rename = "ETag")]
     pub etag: String,
 }
@@ -303,13 +285,11 @@ pub fn list_parts(document: &[u8]) -> Result<(Vec<Part>, Option<u32>), Fault> {
     Ok((page.part, Some(marker.ok_or(missing)?)))
 }
 
-/// A key that stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct Refusal {
     /// Empty in an error that is about the whole request.
     pub key: String,
-    /// Empty if none was asked for.
     #[serde(rename = "VersionId")]
     pub version: String,
     #[serde(deserialize_with = "shown")]

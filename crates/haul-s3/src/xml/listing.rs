@@ -4,42 +4,29 @@
 use std::borrow::Cow;
 
 use super::answer::another;
-use super::walk::Walk;
+use super::walk::{truth, walk};
 use super::{Fault, shorten};
-use crate::attributes::{self, FileAttributes};
-use crate::inventory::{Line, Object, Upload, Version};
+use crate::inventory::{Line, Object, Upload, Version, class_of};
+use crate::{attributes, cache};
+use haul_core::entry::Time;
 use haul_net::http_client::time;
-
-/// The class that most of a million objects have.
-const USUAL: &str = "STANDARD";
-
-/// What all listings consist of.
-enum Item {
-    /// An object, a version of one, the mark of its deletion, or an upload of one: what is not said, or means nothing, is empty.
-    Version(Version),
-    Prefix(Vec<u8>),
-}
 
 /// Where a listing goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// There is more.
     pub truncated: bool,
     /// From ListObjectsV2 `continuation-token` of the next request, else the id that goes with `marker`.
     pub token: Option<String>,
     /// `key-marker` of the next request. From the older ListObjects, where there is no token: `marker`, which it leaves to the
-    /// caller to take from the last key. Whoever follows it checks that it is greater than the one before.
+    /// caller to take from the last key. A caller checks that it is greater than the one before.
     pub marker: Option<Vec<u8>>,
 }
 
 /// Reads an answer to ListObjectsV2 or ListObjects: objects and prefixes in the order of the document.
 pub fn list_objects(document: &[u8]) -> Result<(Vec<Line>, Page), Fault> {
-    let mut lines = Vec::with_capacity(1000);
-    let mut page = list(document, "ListBucketResult", &mut |item| {
-        lines.push(match item {
-            Item::Version(version) => Line::Object(version.object),
-            Item::Prefix(prefix) => Line::Prefix(prefix),
-        });
+    let (lines, mut page) = list(document, "ListBucketResult", |item| match item {
+        Item::Version(version) => Some(Line::Object(version.object)),
+        Item::Prefix(prefix) => Some(Line::Prefix(prefix)),
     })?;
     if page.truncated && page.token.is_none() && page.marker.is_none() {
         // Objects and prefixes stand in two lists; the page ends behind the greater of their ends.
@@ -62,110 +49,111 @@ pub fn list_uploads(document: &[u8]) -> Result<(Vec<Upload>, Page), Fault> {
 }
 
 fn versions(document: &[u8], within: &'static str) -> Result<(Vec<Version>, Page), Fault> {
-    let mut versions = Vec::new();
-    let page = list(document, within, &mut |item| {
-        if let Item::Version(version) = item {
-            versions.push(version);
-        }
-    })?;
-    match page {
-        Page { truncated: true, marker: None, .. } => Err(Fault::Missing { element: "NextKeyMarker", within }),
-        page => Ok((versions, page)),
+    let version = |item| if let Item::Version(version) = item { Some(version) } else { None };
+    match list(document, within, version)? {
+        (_, Page { truncated: true, marker: None, .. }) => Err(Fault::Missing { element: "NextKeyMarker", within }),
+        found => Ok(found),
     }
 }
 
-fn list(document: &[u8], root: &'static str, each: &mut dyn FnMut(Item)) -> Result<Page, Fault> {
-    let (mut walk, found) = Walk::open(document)?;
-    // Services name it as they like: what is in it makes it a listing.
-    let mut is_listing = found == root;
-    if found == "Error" {
-        return Err(another(&walk, found));
-    }
+enum Item {
+    /// An object, a version of one, the mark of its deletion, or an upload of one: what is not said, or means nothing, is empty.
+    Version(Version),
+    Prefix(Vec<u8>),
+}
+
+fn list<T>(document: &[u8], root: &'static str, item: impl Fn(Item) -> Option<T>) -> Result<(Vec<T>, Page), Fault> {
     let mut keys = Keys::of(document);
-    let mut page = Page::default();
-    while let Some(name) = walk.child()? {
-        is_listing |= matches!(name, "IsTruncated" | "Contents" | "CommonPrefixes" | "Version" | "DeleteMarker" | "Upload");
-        match name {
-            "Contents" => object(&mut walk, &keys, "Contents", each)?,
-            "Version" => object(&mut walk, &keys, "Version", each)?,
-            "DeleteMarker" => object(&mut walk, &keys, "DeleteMarker", each)?,
-            "Upload" => object(&mut walk, &keys, "Upload", each)?,
-            "CommonPrefixes" => prefixes(&mut walk, &keys, each)?,
-            "IsTruncated" => page.truncated = walk.truth("IsTruncated")?,
-            "NextContinuationToken" | "NextVersionIdMarker" | "NextUploadIdMarker" => {
-                page.token = Some(walk.text()?.into_owned()).filter(|token| !token.is_empty());
+    let (mut items, mut page, mut fields) = (Vec::with_capacity(1000), Page::default(), Fields::default());
+    // Services name the root as they like: what is in it makes it a listing.
+    let mut is_listing = false;
+    let (document, found) = walk(document, &mut |path, text| {
+        match *path {
+            [_, kind @ ("Contents" | "Version" | "DeleteMarker" | "Upload")] => {
+                is_listing = true;
+                items.extend(item(Item::Version(std::mem::take(&mut fields).version(kind)?)));
             }
-            "NextMarker" | "NextKeyMarker" => {
-                page.marker = Some(keys.decode(walk.text()?)?.into_owned()).filter(|marker| !marker.is_empty());
+            [_, "Contents" | "Version" | "DeleteMarker" | "Upload", name] => match name {
+                "Key" => fields.key = keys.decode(text)?,
+                "VersionId" | "UploadId" => fields.id = text.into(),
+                "IsLatest" => fields.latest = truth(text, "IsLatest")?,
+                "Size" => fields.size = Some(text.into()),
+                "ETag" => fields.etag = text.into(),
+                "LastModified" | "Initiated" => fields.modified = time::iso(text),
+                "StorageClass" => fields.class = class_of(text.into()),
+                _ => {}
+            },
+            // What MinIO adds where it is asked for: elements that are named as the headers are.
+            [_, "Contents" | "Version", "UserMetadata", name] => fields.metadata.push((name.into(), text.into())),
+            [_, "CommonPrefixes", "Prefix"] => {
+                let prefix = Some(keys.decode(text)?).filter(|prefix| !prefix.is_empty());
+                let missing = Fault::Missing { element: "Prefix", within: "CommonPrefixes" };
+                items.extend(item(Item::Prefix(prefix.ok_or(missing)?)));
             }
-            "EncodingType" => keys.said(&walk.text()?),
-            _ => walk.skip()?,
+            [_, "CommonPrefixes"] => is_listing = true,
+            [_, "IsTruncated"] => (is_listing, page.truncated) = (true, truth(text, "IsTruncated")?),
+            [_, "NextContinuationToken" | "NextVersionIdMarker" | "NextUploadIdMarker"] => {
+                page.token = Some(text.into()).filter(|token: &String| !token.is_empty());
+            }
+            [_, "NextMarker" | "NextKeyMarker"] => page.marker = Some(keys.decode(text)?).filter(|marker| !marker.is_empty()),
+            [_] if !text.trim_ascii().is_empty() => return Err(Fault::Malformed { at: 0, why: "text where there can be none".into() }),
+            [_, "EncodingType"] => keys.said = text.trim_ascii().eq_ignore_ascii_case("url"),
+            _ => {}
         }
+        Ok(())
+    })?;
+    if found == "Error" || !(is_listing || found == root) {
+        return Err(another(document, found));
     }
-    if !is_listing {
-        return Err(another(&walk, found));
-    }
-    keys.check()?;
-    Ok(page)
+    keys.check().map(|()| (items, page))
 }
 
-fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn FnMut(Item)) -> Result<(), Fault> {
-    // Some services give a mark of deletion a size and an ETag, which mean nothing.
-    let deleted = within == "DeleteMarker";
-    let (mut key, mut size, mut modified, mut latest) = (Cow::Borrowed(&b""[..]), None, None, false);
-    let mut metadata = None;
-    let (mut id, mut etag, mut class) = (Cow::Borrowed(""), Cow::Borrowed(""), Cow::Borrowed(""));
-    while let Some(name) = walk.child()? {
-        match name {
-            "Key" => key = keys.decode(walk.text()?)?,
-            "VersionId" | "UploadId" => id = walk.text()?,
-            "IsLatest" => latest = walk.truth("IsLatest")?,
-            "Size" if !deleted => size = Some(walk.number("Size")?),
-            "ETag" if !deleted => etag = walk.text()?,
-            "LastModified" | "Initiated" => modified = time::iso(&walk.text()?),
-            "StorageClass" if !deleted => class = walk.text()?,
-            "UserMetadata" if !deleted => metadata = Some(Box::new(user_metadata(walk)?)),
-            _ => walk.skip()?,
-        }
-    }
-    let missing = match within {
-        _ if key.is_empty() => Some("Key"),
-        "Version" | "DeleteMarker" if id.is_empty() => Some("VersionId"),
-        "Upload" if id.is_empty() => Some("UploadId"),
-        "Contents" | "Version" if size.is_none() => Some("Size"),
-        _ => None,
-    };
-    if let Some(element) = missing {
-        return Err(Fault::Missing { element, within });
-    }
-    let class = if class == USUAL { USUAL.into() } else { class.into_owned().into() };
-    let object = Object { key: key.into_owned(), size: size.unwrap_or(0), etag: etag.into_owned(), modified, class, metadata };
-    each(Item::Version(Version { object, id: id.into_owned(), latest, deleted }));
-    Ok(())
+/// What was read so far of an object, a version, a mark of deletion or an upload.
+#[derive(Default)]
+struct Fields {
+    key: Vec<u8>,
+    id: String,
+    latest: bool,
+    size: Option<String>,
+    etag: String,
+    modified: Option<Time>,
+    class: Cow<'static, str>,
+    metadata: Vec<(String, String)>,
 }
 
-/// What MinIO adds to a listing where it is asked for: elements that are named as the headers are.
-fn user_metadata(walk: &mut Walk<'_>) -> Result<FileAttributes, Fault> {
-    let mut pairs: Vec<(&str, Cow<'_, str>)> = Vec::new();
-    while let Some(name) = walk.child()? {
-        pairs.push((name, walk.text()?));
+impl Fields {
+    fn version(self, kind: &str) -> Result<Version, Fault> {
+        let (within, id) = match kind {
+            "Contents" => ("Contents", ""),
+            "Version" => ("Version", "VersionId"),
+            "DeleteMarker" => ("DeleteMarker", "VersionId"),
+            _ => ("Upload", "UploadId"),
+        };
+        // Some services give a mark of deletion a size and an ETag, which mean nothing.
+        let (deleted, sized) = (within == "DeleteMarker", matches!(within, "Contents" | "Version"));
+        let missing = match () {
+            () if self.key.is_empty() => Some("Key"),
+            () if self.id.is_empty() && !id.is_empty() => Some(id),
+            () if self.size.is_none() && sized => Some("Size"),
+            () => None,
+        };
+        if let Some(element) = missing {
+            return Err(Fault::Missing { element, within });
+        }
+        let Fields { key, id, latest, modified, metadata, .. } = self;
+        let (etag, class) = if deleted { Default::default() } else { (self.etag, self.class) };
+        let size = self.size.filter(|_| sized).map_or(Ok(0), |size| number(&size, "Size"))?;
+        let pairs = || metadata.iter().map(|(name, value)| (&**name, &**value));
+        let attributes = (!metadata.is_empty()).then(|| attributes::read(attributes::user_metadata(pairs())));
+        let details = attributes.and_then(|attributes| cache::details(size, modified.unwrap_or_default(), &attributes));
+        Ok(Version { object: Object { key, size, etag, modified, class, details }, id, latest, deleted })
     }
-    Ok(attributes::read(attributes::user_metadata(pairs.iter().map(|(name, value)| (*name, &**value)))))
 }
 
-fn prefixes(walk: &mut Walk<'_>, keys: &Keys, each: &mut dyn FnMut(Item)) -> Result<(), Fault> {
-    while let Some(name) = walk.child()? {
-        if name != "Prefix" {
-            walk.skip()?;
-            continue;
-        }
-        let prefix = keys.decode(walk.text()?)?;
-        if prefix.is_empty() {
-            return Err(Fault::Missing { element: "Prefix", within: "CommonPrefixes" });
-        }
-        each(Item::Prefix(prefix.into_owned()));
-    }
-    Ok(())
+/// A whole number: only digits, at most `u64::MAX`.
+fn number(text: &str, element: &'static str) -> Result<u64, Fault> {
+    let digits = Some(text.trim_ascii()).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| Fault::Bad { element, text: shorten(text, 64).into() })
 }
 
 /// How keys are written in a document: as they are, or percent-encoded (`encoding-type=url`), since XML cannot
@@ -181,11 +169,6 @@ impl Keys {
         Keys { encoded: document.contains("EncodingType>url</"), said: false }
     }
 
-    /// The document came to its `<EncodingType>`.
-    fn said(&mut self, encoding: &str) {
-        self.said = encoding.trim_ascii().eq_ignore_ascii_case("url");
-    }
-
     /// What was found by searching must be what the document says: else a key only looked like it.
     fn check(&self) -> Result<(), Fault> {
         if self.said == self.encoded {
@@ -196,16 +179,10 @@ impl Keys {
     }
 
     /// A space comes as `+` or as `%20`, a plus as `%2B`.
-    fn decode<'a>(&self, text: Cow<'a, str>) -> Result<Cow<'a, [u8]>, Fault> {
+    fn decode(&self, text: &str) -> Result<Vec<u8>, Fault> {
         if !self.encoded || !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
-            return Ok(match text {
-                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-            });
+            return Ok(text.as_bytes().to_vec());
         }
-        match crate::address::decode(&text.replace('+', " ")) {
-            Some(key) => Ok(Cow::Owned(key)),
-            None => Err(Fault::Bad { element: "Key", text: shorten(&text, 256).into() }),
-        }
+        crate::address::decode(&text.replace('+', " ")).ok_or_else(|| Fault::Bad { element: "Key", text: shorten(text, 256).into() })
     }
 }

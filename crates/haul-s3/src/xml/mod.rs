@@ -27,14 +27,22 @@ pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, re
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is no XML, or cut short; with the byte where that showed.
-    Malformed { at: usize, why: String },
+    Malformed {
+        at: usize,
+        why: String,
+    },
     /// Another document than the one asked for: an HTML page of a proxy, as a rule.
-    Other { root: String },
-    /// An element that must be there is not.
-    Missing { element: &'static str, within: &'static str },
-    /// An element holds what it cannot hold.
-    Bad { element: &'static str, text: String },
-    /// The service answered with an error.
+    Other {
+        root: String,
+    },
+    Missing {
+        element: &'static str,
+        within: &'static str,
+    },
+    Bad {
+        element: &'static str,
+        text: String,
+    },
     Service(Box<ServiceError>),
 }
 

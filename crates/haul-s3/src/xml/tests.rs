@@ -400,13 +400,6 @@ proptest! {
         }
     }
 
-    #[test]
-    fn bytes_that_are_no_document_are_refused(document in proptest::collection::vec(any::<u8>(), 0..200)) {
-        for reader in READERS {
-            let _ = reader(&document);
-        }
-    }
-
     /// Every document that is cut short is refused: half a listing must not pass for a whole one.
     #[test]
     fn a_document_that_is_cut_short_is_refused(which in 0..DOCUMENTS.len(), at in any::<prop::sample::Index>()) {

@@ -6,7 +6,6 @@ use crate::checksum::Algorithm;
 
 const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
-/// A part as CompleteMultipartUpload names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletePart<'a> {
     /// 1 to 10,000. The caller has them in ascending order.
@@ -63,7 +62,6 @@ pub fn create_bucket(region: &str) -> Option<String> {
     Some(body)
 }
 
-/// The body of PutObjectTagging.
 pub fn tagging(tags: &[(String, String)]) -> String {
     let mut body = format!("<Tagging xmlns=\"{NAMESPACE}\"><TagSet>");
     for (name, value) in tags {
@@ -76,7 +74,6 @@ pub fn tagging(tags: &[(String, String)]) -> String {
     body
 }
 
-/// The body of RestoreObject.
 pub fn restore(days: u32, tier: Option<&str>) -> String {
     let mut body = format!("<RestoreRequest xmlns=\"{NAMESPACE}\"><Days>{days}</Days>");
     if let Some(tier) = tier {
@@ -88,7 +85,6 @@ pub fn restore(days: u32, tier: Option<&str>) -> String {
     body
 }
 
-/// The body of PutBucketVersioning.
 pub fn set_versioning(on: bool) -> String {
     let status = if on { "Enabled" } else { "Suspended" };
     format!("<VersioningConfiguration xmlns=\"{NAMESPACE}\"><Status>{status}</Status></VersioningConfiguration>")

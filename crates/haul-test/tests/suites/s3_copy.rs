@@ -140,7 +140,7 @@ fn what_is_wished_for_wins() {
     let world = World::new("options");
     let options = PutOptions {
         metadata: vec![("k".into(), "new".into())],
-        cache_control: Some("public".into()),
+        headers: [None, Some("public".into()), None, None, None, None, None, None],
         tagging: Some("b%20c=%3D&z=9".into()),
         ..PutOptions::default()
     };

@@ -44,6 +44,19 @@ impl Sum {
         self.files = self.files.saturating_add(other.files);
         self.dirs = self.dirs.saturating_add(other.dirs);
     }
+
+    /// A record for rank 0, of a directory or something else with a name.
+    pub fn record(self, kind: u8, name: &[u8]) -> Vec<u8> {
+        let mut record = vec![kind];
+        put_bytes(&mut record, name);
+        put_all(&mut record, &[self.bytes, self.files, self.dirs]);
+        record
+    }
+
+    /// The name and the sum of [`Sum::record`], behind the kind.
+    pub fn read(from: &mut Cursor<'_>) -> Option<(Vec<u8>, Sum)> {
+        Some((from.bytes()?.to_vec(), Sum { bytes: from.number()?, files: from.number()?, dirs: from.number()? }))
+    }
 }
 
 /// Which names of a tree are meant.
@@ -60,7 +73,7 @@ impl Chosen<'_> {
         self.admits_at(&entry.name.path(), entry, top)
     }
 
-    /// The same where the paths that filters see are others.
+    /// [`Chosen::admits`] with another path for filters.
     pub fn admits_at(&self, path: &[u8], entry: &Entry, top: &Entry) -> bool {
         let is_dir = entry.kind == Kind::Dir;
         let excluded = !self.filter.is_empty() && self.filter.check(path, is_dir) == Verdict::Exclude;
@@ -134,8 +147,7 @@ impl Tally {
         let mut from = Cursor(rest);
         match *kind {
             SUM => {
-                let path = from.bytes()?.to_vec();
-                let sum = Sum { bytes: from.number()?, files: from.number()?, dirs: from.number()? };
+                let (path, sum) = Sum::read(&mut from)?;
                 self.by_dir().entry(path).or_default().merge(sum);
             }
             LINK => {
@@ -156,10 +168,7 @@ impl Tally {
     /// Sends all to rank 0.
     fn send(&self, to: &Outbox) {
         for (path, sum) in std::mem::take(&mut *self.by_dir()) {
-            let mut record = vec![SUM];
-            put_bytes(&mut record, &path);
-            put_all(&mut record, &[sum.bytes, sum.files, sum.dirs]);
-            to.put(&record);
+            to.put(&sum.record(SUM, &path));
         }
         to.put(&shared::count(ERRORS, self.errors.swap(0, Ordering::Relaxed)));
         to.flush();
@@ -305,7 +314,7 @@ pub fn du(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write
     Ok(())
 }
 
-/// The same as JSON, with the storage classes first, if they are to be told.
+/// The sums as JSON, with the storage classes first, if asked for.
 pub fn du_json(path: &[u8], depth: u32, by_class: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
     for (class, sum) in sums.by_class.iter().filter(|_| by_class) {
         Listed::Class(Class::of(path, class, sum.bytes, sum.files)).write(out)?;

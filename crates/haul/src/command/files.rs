@@ -29,6 +29,8 @@ pub struct Ls<'a> {
     pub all: bool,
     pub human: bool,
     pub recursive: bool,
+    /// Of object stores.
+    pub etag: bool,
     /// A directory's name is printed above what is in it.
     pub titled: bool,
     pub json: bool,

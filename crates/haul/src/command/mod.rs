@@ -176,8 +176,8 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
     let hosts = Hosts::new(&flags.connect).printing(out::say);
     let named = files::operands(&flags.places, &hosts, json);
     let titled = named.len() > 1 && !json;
-    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, titled, json, threads, chosen };
-    let of_keys = object_list::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json, chosen };
+    let (long, all, human, recursive, etag) = (flags.long, flags.all, flags.human, flags.recursive, flags.etag);
+    let how = files::Ls { chosen, long, all, human, recursive, etag, titled, json, threads };
     over_named(named.into_iter(), &hosts, |path, to| {
         if titled && path.location.scheme.keys {
             files::title(&path.path, to)?;
@@ -186,9 +186,9 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
             return object_list::buckets(path, json, to).map(|()| 0);
         }
         match scope::of(path)? {
-            Some(scope) if flags.uploads => object_list::uploads(path, &scope, of_keys, to).map(|()| 0),
-            Some(scope) if flags.versions => object_list::versions(path, &scope, of_keys, to).map(|()| 0),
-            Some(scope) => object_list::ls(path, &scope, of_keys, to).map(|()| 0),
+            Some(scope) if flags.uploads => object_list::uploads(path, &scope, how, to).map(|()| 0),
+            Some(scope) if flags.versions => object_list::versions(path, &scope, how, to).map(|()| 0),
+            Some(scope) => object_list::ls(path, &scope, how, to).map(|()| 0),
             None => files::ls(path, how, &Cancel::default(), &out::failure, to),
         }
     })
@@ -284,8 +284,8 @@ pub fn rm(flags: &RmFlags, global: &Global, ranks: Option<&Ranks>) -> Exit {
         let Some(scope) = scope::of_removed(path, flags.recursive || flags.uploads)? else {
             return rm::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry), ranks);
         };
-        let others = ranks.map(rm::Others);
-        let others = others.as_ref().map(|others| others as &dyn admin::Others);
+        let others = ranks.map(|ranks| move |failures| rm::keys(ranks, failures));
+        let others = others.as_ref().map(|others| others as _);
         let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone), others };
         let removed =
             if flags.uploads { admin::rm_uploads(&scope, chosen.bounds.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;

@@ -1,16 +1,14 @@
 //! `haul tag`, `acl`, `restore` and `bucket-version`: one request or two for each object, several at the same time.
 
 use std::io::Write;
-use std::sync::mpsc::{self, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::error::{Error, Result};
-use haul_core::retry::Scope as Retries;
 use haul_core::store::Flow;
+use haul_net::http_client::parallel::{Threads, in_parallel};
 use haul_run::open::Argument;
-use haul_run::scope::{self, Match, What, key_of};
+use haul_run::scope::{self, What, key_of};
 use haul_s3::archive::{Restored, is_archive};
-use haul_s3::inventory::{Line, Object};
+use haul_s3::inventory::Object;
 use haul_s3::rights::Acl;
 use haul_s3::{Bucket, BucketHost};
 
@@ -19,8 +17,9 @@ use crate::flags::object::{ObjectAction, ObjectFlags, TagChange};
 use crate::out;
 use crate::render::listing::{Listed, Rights, State, Tags};
 
-/// Requests at the same time.
+/// Requests at the same time, and objects whose answers are waited for together.
 const AT_ONCE: usize = 16;
+const TOGETHER: usize = 256;
 
 /// What was found, or done.
 enum Answer {
@@ -56,60 +55,36 @@ pub fn object(asked: &Argument<'_>, flags: &ObjectFlags, global: &Global, to: &m
             out::failure(&e.at(&path));
         }
     };
-    std::thread::scope(|threads| {
-        let (give, take) = mpsc::sync_channel::<Vec<u8>>(AT_ONCE * 4);
-        let take = Arc::new(Mutex::new(take));
-        let (tell, told) = mpsc::channel();
-        let retries = Retries::current();
-        for _ in 0..AT_ONCE {
-            let (take, tell, retries, scope) = (take.clone(), tell.clone(), retries.clone(), &scope);
-            let work = move || {
-                let _retries = retries.enter();
-                loop {
-                    let key = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(key) = key else { return };
-                    if tell.send((scope.address(&key), one(scope.bucket(), &key, flags))).is_err() {
-                        return;
-                    }
-                }
-            };
-            let spawned = std::thread::Builder::new().name("haul-object".into()).spawn_scoped(threads, work);
-            spawned.map_err(haul_core::rlimit::no_thread)?;
+    let (threads, mut keys) = (Threads::default(), Vec::new());
+    let mut done = |keys: &mut Vec<Vec<u8>>| {
+        let keys = std::mem::take(keys);
+        let answers = in_parallel(&threads, &keys, AT_ONCE, |key| one(scope.bucket(), key, flags));
+        keys.iter().map(|key| scope.address(key)).zip(answers).for_each(&mut finish);
+    };
+    let archived = matches!(flags.action, ObjectAction::Restore { .. });
+    let mut any = !matches!(scope.what, What::Like(_));
+    let mut push = |object: &Object| {
+        any = true;
+        // Nothing is to be restored of the others.
+        if !archived || is_archive(&object.class) {
+            keys.push(object.key.clone());
         }
-        drop((take, tell));
-        let archived = matches!(flags.action, ObjectAction::Restore { .. });
-        let mut push = |object: &Object| {
-            // Nothing is to be restored of the others.
-            if archived && !is_archive(&object.class) {
-                return;
-            }
-            let mut key = object.key.clone();
-            // Without threads all of them have panicked.
-            while let Err(TrySendError::Full(back)) = give.try_send(key) {
-                key = back;
-                told.recv().into_iter().for_each(&mut finish);
-            }
-            told.try_iter().for_each(&mut finish);
-        };
-        let mut any = false;
-        let listed = match &scope.what {
-            What::Like(wild) => wild.walk(scope.bucket(), flags.recursive, &mut |found| {
-                if let Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) = found {
-                    any = true;
-                    push(&object);
-                }
-                Flow::Go
-            }),
-            _ => {
-                any = true;
-                scope.objects(false, &mut |_, object| push(object)).map(|_| ())
-            }
-        };
-        drop(give);
-        told.into_iter().for_each(&mut finish);
-        listed?;
-        if any { Ok(()) } else { Err(scope.nothing()) }
-    })?;
+        if keys.len() >= TOGETHER {
+            done(&mut keys);
+        }
+    };
+    let listed = match &scope.what {
+        What::Like(_) => scope.each(false, flags.recursive, &mut |found| {
+            push(&found.object);
+            Flow::Go
+        }),
+        _ => scope.objects(false, &mut |_, object| push(object)).map(|_| 0),
+    };
+    done(&mut keys);
+    listed?;
+    if !any {
+        return Err(scope.nothing());
+    }
     match trouble {
         Some(e) => Err(Error::io(e, "write")),
         None => Ok(failures),

@@ -10,21 +10,10 @@ use haul_core::error::{Error, Result};
 use haul_core::store::Flow;
 use haul_s3::inventory::{Line, Object, Upload, Version};
 
-use super::du::Chosen;
-use super::files::stamp;
+use super::files::{Ls, stamp};
 use super::object_usage::{admits, admits_dir};
 use crate::render::listing::{self, Listed};
 use crate::units;
-
-#[derive(Clone, Copy, Debug)]
-pub struct Ls<'a> {
-    pub chosen: Chosen<'a>,
-    pub long: bool,
-    pub human: bool,
-    pub recursive: bool,
-    pub etag: bool,
-    pub json: bool,
-}
 
 /// The buckets of the account.
 pub fn buckets(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()> {

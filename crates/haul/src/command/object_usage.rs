@@ -10,7 +10,7 @@ use haul_core::filter::Verdict;
 use haul_core::lock::lock;
 use haul_core::pool::{Pool, Stage};
 use haul_core::team::counts::{put_error, take_error};
-use haul_core::team::wire::{Cursor, put_all, put_bytes};
+use haul_core::team::wire::{Cursor, put_bytes};
 use haul_run::open::Argument;
 use haul_run::scope::{self, Scope, What};
 use haul_s3::admin::{Range, leaf};
@@ -20,10 +20,12 @@ use super::du::{Chosen, How, Sum, Sums};
 use crate::ranks::shared::{self, Outbox, Shared};
 
 /// A listing in the order of keys becomes sums.
+#[derive(Default)]
 struct Scales {
     /// Levels with sums of their own.
     depth: u32,
-    sums: Sums,
+    by_dir: BTreeMap<Vec<u8>, Sum>,
+    by_class: BTreeMap<String, Sum>,
     /// The directories that the last key is in.
     dirs: Vec<Vec<u8>>,
 }
@@ -31,11 +33,10 @@ struct Scales {
 impl Scales {
     fn add(&mut self, path: &[u8], object: &Object) {
         let class = if object.class.is_empty() { "STANDARD" } else { &object.class };
-        // One with content is an object like others.
+        // A marker with content is an object like others.
         let marker = path.ends_with(b"/") && object.size == 0;
-        let of_class = self.sums.by_class.entry(class.to_string()).or_default();
-        of_class.bytes = of_class.bytes.saturating_add(object.size);
-        of_class.files += u64::from(!marker);
+        let own = Sum { bytes: object.size, files: u64::from(!marker), dirs: 0 };
+        self.by_class.entry(class.to_string()).or_default().merge(own);
         let mut parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
         let _leaf = parts.pop();
         let shared = parts.iter().zip(&self.dirs).take_while(|(part, dir)| **part == dir.as_slice()).count();
@@ -43,31 +44,27 @@ impl Scales {
         for part in &parts[shared..] {
             self.dirs.push(part.to_vec());
             // A directory counts in itself and in all above it, as du has it.
-            for depth in 0..=self.dirs.len() {
-                self.at(depth, |sum| sum.dirs += 1);
+            self.in_dirs(|sum| sum.dirs += 1);
+        }
+        self.in_dirs(|sum| sum.merge(own));
+    }
+
+    /// Changes the sums of the place and of all directories that the last key is in.
+    fn in_dirs(&mut self, mut change: impl FnMut(&mut Sum)) {
+        for depth in 0..=self.dirs.len().min(self.depth as usize) {
+            let path = self.dirs[..depth].join(&b'/');
+            // A key may begin with a slash: what has no name is no directory of its own.
+            if depth == 0 || !path.is_empty() {
+                change(self.by_dir.entry(path).or_default());
             }
         }
-        for depth in 0..=self.dirs.len() {
-            self.at(depth, |sum| {
-                sum.bytes = sum.bytes.saturating_add(object.size);
-                sum.files += u64::from(!marker);
-            });
-        }
     }
 
-    /// The sum of the directory so many levels down on the way to the last key.
-    fn at(&mut self, depth: usize, change: impl FnOnce(&mut Sum)) {
-        let path = self.dirs[..depth].join(&b'/');
-        // A key may begin with a slash: what has no name is no directory of its own.
-        if depth <= self.depth as usize && (depth == 0 || !path.is_empty()) {
-            change(self.sums.by_dir.entry(path).or_default());
-        }
-    }
-}
-
-impl Scales {
-    fn new(depth: u32) -> Scales {
-        Scales { depth, sums: Sums { by_dir: BTreeMap::new(), by_class: BTreeMap::new(), errors: 0 }, dirs: Vec::new() }
+    /// With the place itself, unless it is one object.
+    fn sums(mut self, one_object: bool) -> Sums {
+        self.dirs.clear();
+        self.in_dirs(|sum| sum.dirs += u64::from(!one_object));
+        Sums { by_dir: self.by_dir, by_class: self.by_class, errors: 0 }
     }
 }
 
@@ -76,10 +73,9 @@ pub fn count(scope: &Scope, how: How<'_>, failed: Failed<'_>, ranks: Option<Shar
     if let Some(ranks) = ranks.filter(|_| matches!(scope.what, What::Below(_)) && !how.versions) {
         return count_together(scope, how, failed, ranks);
     }
-    let mut scales = Scales::new(how.depth);
+    let mut scales = Scales { depth: how.depth, ..Scales::default() };
     let one_object = each(scope, how.chosen, how.versions, &mut |path, object| scales.add(path, object))?;
-    scales.at(0, |sum| sum.dirs += u64::from(!one_object));
-    Ok(scales.sums)
+    Ok(scales.sums(one_object))
 }
 
 type Failed<'a> = &'a (dyn Fn(&Error) + Sync);
@@ -110,15 +106,14 @@ impl Total {
     fn take(&mut self, record: &[u8]) -> Option<()> {
         let (kind, rest) = record.split_first()?;
         let mut from = Cursor(rest);
-        let sum = |from: &mut Cursor<'_>| Some(Sum { bytes: from.number()?, files: from.number()?, dirs: from.number()? });
         match *kind {
             DIR => {
-                let path = from.bytes()?.to_vec();
-                self.by_dir.entry(path).or_default().merge(sum(&mut from)?);
+                let (path, sum) = Sum::read(&mut from)?;
+                self.by_dir.entry(path).or_default().merge(sum);
             }
             CLASS => {
-                let class = from.text()?;
-                self.by_class.entry(class).or_default().merge(sum(&mut from)?);
+                let (class, sum) = Sum::read(&mut from)?;
+                self.by_class.entry(String::from_utf8(class).ok()?).or_default().merge(sum);
             }
             EDGES => {
                 self.any = true;
@@ -136,7 +131,7 @@ impl Total {
 
 /// A range's sums as records.
 fn weighed(scope: &Scope, how: How<'_>, range: Range, pool: &Pool<Range>, put: &dyn Fn(&[u8])) {
-    let mut scales = Scales::new(how.depth);
+    let mut scales = Scales { depth: how.depth, ..Scales::default() };
     let (mut any, mut first, mut last) = (false, Vec::new(), Vec::new());
     let read = scope.read_range(range, &|| pool.wants(), &|range| pool.push([range]), &mut |object| {
         any = true;
@@ -150,14 +145,8 @@ fn weighed(scope: &Scope, how: How<'_>, range: Range, pool: &Pool<Range>, put: &
             last = path.to_vec();
         }
     });
-    let record = |kind: u8, name: &[u8], sum: &Sum| {
-        let mut record = vec![kind];
-        put_bytes(&mut record, name);
-        put_all(&mut record, &[sum.bytes, sum.files, sum.dirs]);
-        put(&record);
-    };
-    scales.sums.by_dir.iter().for_each(|(path, sum)| record(DIR, path, sum));
-    scales.sums.by_class.iter().for_each(|(class, sum)| record(CLASS, class.as_bytes(), sum));
+    scales.by_dir.iter().for_each(|(path, sum)| put(&sum.record(DIR, path)));
+    scales.by_class.iter().for_each(|(class, sum)| put(&sum.record(CLASS, class.as_bytes())));
     if any {
         let mut edges = vec![EDGES];
         put_bytes(&mut edges, &first);
@@ -189,23 +178,23 @@ fn count_together(scope: &Scope, how: How<'_>, failed: Failed<'_>, ranks: Shared
     if !any && !scope.prefix().is_empty() {
         return Err(scope.nothing());
     }
-    let mut scales = Scales { depth: how.depth, sums: Sums { by_dir, by_class, errors: 0 }, dirs: Vec::new() };
+    let mut scales = Scales { depth: how.depth, by_dir, by_class, dirs: Vec::new() };
     // A directory across the border of two ranges was counted in both.
     edges.sort();
     for pair in edges.windows(2) {
-        let (one, other) = (&pair[0].1, &pair[1].0);
-        let dirs = |path: &[u8]| path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>();
-        let (one, other) = (dirs(one), dirs(other));
-        let levels = (one.len() - 1).min(other.len() - 1);
-        let shared = one[..levels].iter().zip(&other[..levels]).take_while(|(one, other)| one == other).count();
+        let dirs = |path: &[u8]| {
+            let mut dirs: Vec<Vec<u8>> = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect();
+            dirs.pop();
+            dirs
+        };
+        let (one, other) = (dirs(&pair[0].1), dirs(&pair[1].0));
+        let shared = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
         for level in 1..=shared {
             scales.dirs = one[..level].to_vec();
-            (0..=level).for_each(|depth| scales.at(depth, |sum| sum.dirs = sum.dirs.saturating_sub(1)));
+            scales.in_dirs(|sum| sum.dirs = sum.dirs.saturating_sub(1));
         }
     }
-    scales.dirs.clear();
-    scales.at(0, |sum| sum.dirs += 1);
-    Ok(scales.sums)
+    Ok(scales.sums(false))
 }
 
 /// This rank's part of what rank 0 counts.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::place::OpenOptions;
-use haul_core::pool::{Feed, Item, Pool, Stage};
+use haul_core::pool::{Item, Pool, Stage};
 use haul_core::spill::Sorter;
 use haul_core::store::{Flow, remove_emptied};
 use haul_core::survey::{self, Descend, Piece, Survey, Visitor};
@@ -181,17 +181,8 @@ fn remove_dir(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
 }
 
 /// Ranks that remove keys of an object store.
-pub struct Others<'a>(pub Shared<'a>);
-
-impl admin::Others for Others<'_> {
-    fn remove(&self, own: &(dyn Fn(admin::Batch) + Sync), feed: Feed<'_, admin::Batch>) -> Result<u64> {
-        let failures: Arc<AtomicU64> = Arc::default();
-        let of_others = failures.clone();
-        let stage = self.0.stage(KEYS, move |record| count_failures(&of_others, record));
-        let pool = Pool::new(admin::BATCHES_AT_ONCE, &Cancel::default(), &std::env::temp_dir(), Some(stage));
-        pool.run_fed(own, &|| (), Some(feed))?;
-        Ok(failures.load(Ordering::Relaxed))
-    }
+pub fn keys(ranks: Shared<'_>, failures: Arc<AtomicU64>) -> Stage {
+    ranks.stage(KEYS, move |record| count_failures(&failures, record))
 }
 
 /// This rank's part of the keys that rank 0 lists.

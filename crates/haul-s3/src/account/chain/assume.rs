@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::error::Result;
 use haul_core::hash::hex;
 use http::{Method, Request, Uri};
 use ring::digest;
@@ -17,12 +17,12 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::super::io::Services;
-use super::super::private_file;
 use super::super::profile::contents;
 use super::super::{Credential, DEFAULT_REGION, EARLY};
-use super::{Chain, LONGEST, failure};
+use super::{Chain, failure, line, passing};
 use crate::address::{self, Endpoint};
 use crate::sign::{Payload, Signer};
+use crate::state_file;
 use crate::xml;
 use haul_net::http_client::time;
 use haul_net::terminal;
@@ -30,11 +30,9 @@ use haul_net::terminal;
 /// How long a role lasts unless the profile says otherwise: AWS's own default.
 const HOUR: &str = "3600";
 
-/// What is asked for, in the words of the service.
 struct Wanted {
     fields: Vec<(&'static str, String)>,
     serial: Option<String>,
-    /// The profile names the session.
     named: bool,
 }
 
@@ -42,7 +40,7 @@ impl Chain<'_> {
     /// The role of a profile, taken on with a credential of another place.
     pub(super) fn assume(&self, name: &str, arn: &str, base: &Credential) -> Result<Credential> {
         let wanted = self.wanted(name, arn)?;
-        // As the AWS command line keeps them: nobody wants to type a code for each command.
+        // As the AWS command line keeps them, so that a code is not needed for each command.
         let cache = wanted.serial.is_some().then(|| self.environment.path(&format!("~/.aws/cli/cache/{}.json", wanted.cache_name())));
         if let Some(kept) = cache.as_deref().and_then(kept) {
             return Ok(kept);
@@ -90,11 +88,11 @@ impl Chain<'_> {
         {
             return Ok(Zeroizing::new(code.clone()));
         }
-        let nobody = || {
+        let no_terminal = || {
             let e = failure(format!("the role of profile {name} requires MFA, and there is no terminal to ask for the code"));
             e.hint("give the digits that the device shows with --mfa-code")
         };
-        let code = terminal::ask(&format!("MFA code of {}: ", haul_core::entry::show(serial.as_bytes())), nobody)?;
+        let code = terminal::ask(&format!("MFA code of {}: ", haul_core::entry::show(serial.as_bytes())), no_terminal)?;
         match code.trim().is_empty() {
             true => Err(failure(format!("the role of profile {name} requires MFA, and no code was typed"))),
             false => Ok(Zeroizing::new(code.trim().to_string())),
@@ -130,8 +128,7 @@ impl Chain<'_> {
         let signer = Signer::of_service(self.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_string()), "sts");
         let base = Arc::new(Credential::new(base.access_key(), base.secret(), base.token().map(str::to_string), None));
         signer.sign(&Method::POST, &uri, request.headers_mut(), Payload::Hash(&hash), &base, SystemTime::now())?;
-        let later = |e: Error| e.kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1)));
-        let answer = self.io.ask_service(request).map_err(|words| later(failure(words)))?;
+        let answer = self.io.ask_service(request).map_err(passing)?;
         let (status, body) = (answer.status(), answer.into_body());
         if status.is_success() {
             return read(&body);
@@ -141,9 +138,8 @@ impl Chain<'_> {
             Ok(said) => format!("{}: {}", said.code, said.message),
             Err(_) => format!("status {}", status.as_u16()),
         };
-        let line: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
-        let refused = failure(line);
-        Err(if status.is_server_error() || status.as_u16() == 429 { later(refused) } else { refused })
+        let refused = if status.is_server_error() || status.as_u16() == 429 { passing } else { failure };
+        Err(refused(line(&said)))
     }
 }
 
@@ -243,7 +239,7 @@ fn keep(path: &Path, answer: &Answer, arn: &str) {
     .collect();
     let text = Zeroizing::new(json!({ "Credentials": credentials, "AssumedRoleUser": { "Arn": arn } }).to_string());
     // Without it the next command asks for another code.
-    let _ = private_file::replace(path, text.as_bytes());
+    let _ = state_file::replace_secret(path, text.as_bytes());
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use haul_core::entry::Time;
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::error::{Error, Result};
 use haul_core::hash::hex;
 use http::{HeaderValue, Request};
 use serde::Deserialize;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::super::Credential;
-use super::super::private_file;
 use super::super::profile::contents;
-use super::{Chain, LONGEST, failure};
+use super::{Chain, failure, line, passing};
 use crate::address::{self, Endpoint};
+use crate::state_file;
 use haul_net::http_client::time;
 
 /// How long before its end a login is renewed: as the AWS command line has it.
@@ -43,7 +43,7 @@ impl Chain<'_> {
             Ok(answer) => {
                 // Who cannot write it has a login for this run's next step only: it would be lost.
                 let text = login.with(&answer, now)?;
-                private_file::replace(&path, text.as_bytes()).map_err(|e| Error::io(e, "write").at(path_bytes(&path)))
+                state_file::replace_secret(&path, text.as_bytes()).map_err(|e| Error::io(e, "write").at(path_bytes(&path)))
             }
             // Another program may have renewed it meanwhile: each refresh token is good for one request.
             Err(_) if Login::read(&path).is_some_and(|newer| newer.ends("expiresAt") > login.ends("expiresAt")) => Ok(()),
@@ -72,20 +72,18 @@ impl Chain<'_> {
         let query = address::query(&[("role_name", role), ("account_id", account)]);
         let request = Request::get(format!("{endpoint}?{query}")).header("x-amz-sso_bearer_token", bearer);
         let request = request.body(Bytes::new()).map_err(|e| failure(e.to_string()))?;
-        let later = |words| failure(words).kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1)));
-        let answer = self.io.ask_service(request).map_err(later)?;
+        let answer = self.io.ask_service(request).map_err(passing)?;
         let status = answer.status();
         if !status.is_success() {
             let said = serde_json::from_slice::<Map<String, Value>>(answer.body()).unwrap_or_default();
-            let words = said.get("message").and_then(Value::as_str).unwrap_or_default();
-            let words: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
+            let words = line(said.get("message").and_then(Value::as_str).unwrap_or_default());
             let why = match status.as_u16() {
                 401 => "the login has expired or was revoked".to_string(),
                 403 | 404 => format!("the login does not allow role {role} in account {account}"),
                 code => format!("status {code}"),
             };
             let why = if words.is_empty() { why } else { format!("{why}: {words}") };
-            return Err(if status.is_server_error() || status.as_u16() == 429 { later(why) } else { failure(why) });
+            return Err(if status.is_server_error() || status.as_u16() == 429 { passing(why) } else { failure(why) });
         }
         let Exchanged { role_credentials: keys } =
             serde_json::from_slice(answer.body()).map_err(|_| failure("the answer has no credentials".into()))?;
@@ -107,7 +105,7 @@ impl Chain<'_> {
         let word = |name: &str| said.get(name).and_then(Value::as_str).unwrap_or_default().to_string();
         let words = [word("error"), word("error_description")].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(": ");
         let words = if words.is_empty() { format!("status {}", status.as_u16()) } else { words };
-        Err(words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect())
+        Err(line(&words))
     }
 }
 
@@ -124,11 +122,9 @@ struct RoleKeys {
     secret_access_key: String,
     #[serde(default)]
     session_token: String,
-    /// Milliseconds since 1970.
     expiration: u64,
 }
 
-/// The file of a login.
 struct Login(Map<String, Value>);
 
 impl Login {
@@ -140,7 +136,6 @@ impl Login {
         self.0.get(name)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// A moment, in seconds since 1970.
     fn ends(&self, name: &str) -> Option<u64> {
         // Older files have `UTC` at the end.
         let text = self.text(name)?.replace("UTC", "Z");

@@ -20,7 +20,7 @@ fn parsed(listed: &Listed<'_>) -> Value {
 
 fn object(key: &[u8]) -> Object {
     let modified = Some(Time { secs: 1_700_000_000, nanos: 5_000_000 });
-    Object { key: key.to_vec(), size: 7, etag: "\"e-2\"".into(), modified, class: "GLACIER".into(), metadata: None }
+    Object { key: key.to_vec(), size: 7, etag: "\"e-2\"".into(), modified, class: "GLACIER".into(), details: None }
 }
 
 #[test]
