@@ -45,7 +45,6 @@ impl Drop for Held {
 /// The next step where a session ended before the server said a word.
 pub(crate) const NO_SFTP: &str = "check with `sftp` that the server offers SFTP to this account";
 
-/// What the server can do beyond version 3.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
     pub posix_rename: bool,
@@ -68,7 +67,6 @@ struct Shared {
     is_final: AtomicBool,
 }
 
-/// A packet behind its id.
 #[derive(Debug)]
 pub struct Answer {
     pub kind: u8,
@@ -82,10 +80,9 @@ impl Answer {
     }
 }
 
-/// A request that was sent, or is about to be. An answer that nobody waits for any more is discarded when it comes.
+/// A request that was sent, or is about to be. Once it is dropped, its answer is discarded.
 pub type Ticket = mux::Request<Answer>;
 
-/// Requests that go out together.
 pub struct Batch<'a> {
     channel: &'a Channel,
     out: Vec<u8>,
@@ -177,15 +174,13 @@ impl Channel {
         Batch { channel: self, out: Vec::new() }
     }
 
-    /// One request and its answer.
     pub fn ask(&self, kind: u8, fill: impl FnOnce(Request<'_>) -> Request<'_>) -> Result<Answer> {
         let mut batch = self.batch();
         let ticket = batch.push(kind, fill);
         batch.send()?;
-        self.wait(ticket)
+        self.wait(&ticket)
     }
 
-    /// Requests that wait for their answers.
     pub fn load(&self) -> usize {
         self.shared.mux.in_flight()
     }
@@ -194,7 +189,6 @@ impl Channel {
         self.shared.mux.is_over()
     }
 
-    /// How many handles the server allows.
     pub fn handles_most(&self) -> usize {
         self.handles_most.load(Ordering::Relaxed)
     }
@@ -219,17 +213,12 @@ impl Channel {
         Held { channel: self.clone(), count: free(before.unwrap_or_else(|open| open)) }
     }
 
-    /// Why the session ended.
     pub fn why_over(&self) -> Option<Error> {
         self.shared.mux.why_over()
     }
 
-    pub fn wait(&self, ticket: Ticket) -> Result<Answer> {
-        self.wait_for(&ticket)
-    }
-
-    /// The same where others may look whether it is answered. The answer is given once.
-    pub fn wait_for(&self, ticket: &Ticket) -> Result<Answer> {
+    /// The answer, which is given once.
+    pub fn wait(&self, ticket: &Ticket) -> Result<Answer> {
         let mux = &self.shared.mux;
         mux.wait(ticket, || {
             let e = match self.shared.is_final.load(Ordering::Relaxed) {
@@ -319,7 +308,6 @@ fn first_packet(output: &mut ChildStdout, until: Instant) -> Result<Vec<u8>> {
 }
 
 impl Shared {
-    /// Names the host in an error, where it is known.
     fn of_peer(&self, e: Error) -> Error {
         match self.peer.get() {
             Some(peer) => {

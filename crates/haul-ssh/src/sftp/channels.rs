@@ -1,4 +1,4 @@
-//! The channels to one server: the first is made by whoever needs one, further ones beside the work.
+//! The channels to one server: the first is opened when one is needed, further ones beside the work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -82,7 +82,7 @@ impl Channels {
         if let Some(e) = self.0.reconnect.refused(asked) {
             return Err(e);
         }
-        // Whoever comes meanwhile waits for this one.
+        // Other callers wait for this one.
         match self.0.connect() {
             Ok(channel) => {
                 state.open.push(channel.clone());

@@ -13,10 +13,8 @@ use super::packet::{Attrs, kind, protocol_error, status};
 use super::traffic::Traffic;
 use haul_core::lock::lock;
 
-/// Opens another channel to the same server.
 pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;
 
-/// An open file or directory of one channel.
 pub type Handle = Vec<u8>;
 
 /// One server, and what is known of it.
@@ -24,7 +22,7 @@ pub struct Client {
     pub(super) channels: Channels,
     pub(super) traffic: Arc<Traffic>,
     /// Channels of one large file, where that was set; else 0.
-    fixed: AtomicUsize,
+    pub(super) fixed: AtomicUsize,
     /// Bundles in flight, each of which has at least one handle open.
     bundles: Mutex<usize>,
     fewer: Condvar,
@@ -34,7 +32,6 @@ pub struct Client {
     pub home: Vec<u8>,
     pub extensions: Extensions,
     pub round_trip: Duration,
-    /// Bytes of one READ and of one WRITE.
     pub read_most: usize,
     pub write_most: usize,
 }
@@ -63,12 +60,12 @@ impl Client {
         let home = batch.push(kind::REALPATH, |r| r.bytes(b"."));
         let limits = extensions.limits.then(|| batch.push(kind::EXTENDED, |r| r.bytes(b"limits@openssh.com")));
         batch.send()?;
-        let home = first.wait(home)?;
+        let home = first.wait(&home)?;
         let round_trip = asked.elapsed();
         let home = real_path(&home, FIND_HOME)?;
         let (mut read_most, mut write_most) = (BLOCK, BLOCK);
         if let Some(limits) = limits {
-            let answer = first.wait(limits)?;
+            let answer = first.wait(&limits)?;
             let mut from = reply(&answer)?;
             let (_packet, read, write) = (from.long()?, from.long()?, from.long()?);
             if let Some(handles) = from.long().ok().filter(|handles| *handles > 0) {
@@ -165,10 +162,6 @@ impl Client {
         })
     }
 
-    pub fn fix_stripes(&self, stripes: Option<usize>) {
-        self.fixed.store(stripes.unwrap_or(0), Ordering::Relaxed);
-    }
-
     /// Counts bytes of a file whose request was answered.
     pub fn carried(&self, bytes: u64) {
         self.traffic.carried(bytes, self.round_trip, &self.channels);
@@ -213,10 +206,9 @@ pub fn ask_all<T>(channel: &Channel, things: &[T], mut request: impl FnMut(&mut 
     for part in things.chunks(256) {
         let mut batch = channel.batch();
         let tickets: Vec<Ticket> = part.iter().map(|thing| request(&mut batch, thing)).collect();
-        match batch.send() {
-            Ok(()) => answers.extend(tickets.into_iter().map(|ticket| channel.wait(ticket))),
-            Err(e) => answers.extend(tickets.iter().map(|_| Err(e.again()))),
-        }
+        // What could not be sent is answered with the reason.
+        let _ = batch.send();
+        answers.extend(tickets.into_iter().map(|ticket| channel.wait(&ticket)));
     }
     answers
 }
@@ -251,7 +243,6 @@ pub fn data<'a>(answer: &'a Answer, op: &'static str) -> Result<Option<&'a [u8]>
     expect(answer, kind::DATA, op)?.bytes().map(Some)
 }
 
-/// A name of a listing.
 pub type Listed = (Vec<u8>, Attrs);
 
 /// `None` at the end of the directory.

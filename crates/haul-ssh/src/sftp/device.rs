@@ -16,16 +16,13 @@ use super::reader::Reader;
 use super::stripes::Stripe;
 use super::writes::{Flight, Writes};
 
-/// A device, open once in each channel.
 #[derive(Debug)]
 pub struct Device {
     stripes: Vec<Arc<Stripe>>,
     next: AtomicUsize,
-    /// Bytes of one request.
     block: usize,
 }
 
-/// A device in one of its channels.
 #[derive(Debug)]
 pub struct Stream {
     stripes: Vec<Arc<Stripe>>,
@@ -33,7 +30,6 @@ pub struct Stream {
 }
 
 impl Device {
-    /// Channels that it is open in.
     pub fn channels(&self) -> usize {
         self.stripes.len()
     }

@@ -10,13 +10,9 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::channel::{Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, data, is_unexplained};
 use super::packet::{Attrs, kind, open, protocol_error};
-use super::source::{RemoteFile, stamp};
+use super::source::{RemoteFile, changed, stamp};
 use super::{Shared, checked, join};
 use haul_core::bundle::items::{self, fail, fail_all};
-
-fn changed(reason: &str) -> Error {
-    Error::new(ErrorKind::Changed, "read").because(reason)
-}
 
 /// Requests about one file: parts of its content with their lengths, and its attributes afterwards.
 struct Reads {
@@ -105,14 +101,12 @@ impl Shared {
             let _ = batch.push(kind::CLOSE, |r| r.bytes(&handle));
             in_flight.push(Reads { item: i, reads, stat });
         }
-        if let Err(e) = batch.send() {
-            let failed: Vec<usize> = in_flight.iter().map(|reads| reads.item).collect();
-            return fail_all(bundle, &failed, &e);
-        }
+        // What could not be sent is answered with the reason.
+        let _ = batch.send();
         for Reads { item: i, reads, stat } in in_flight {
             let start = bundle.data.len();
             let read = collect(channel, reads, &mut bundle.data);
-            let now = channel.wait(stat).and_then(|answer| attrs(&answer, "stat"));
+            let now = channel.wait(&stat).and_then(|answer| attrs(&answer, "stat"));
             let item = &mut bundle.items[i];
             let is_whole = |there: &Attrs| (bundle.data.len() - start) as u64 >= item.entry.size || stamp(there) != item.entry.stamp();
             let read = match read {
@@ -164,7 +158,7 @@ impl Shared {
 fn collect(channel: &Channel, reads: Vec<(Ticket, usize)>, to: &mut Vec<u8>) -> Result<bool> {
     let (mut ended, mut gap) = (false, false);
     for (ticket, wanted) in reads {
-        let answer = channel.wait(ticket)?;
+        let answer = channel.wait(&ticket)?;
         match data(&answer, "read")? {
             Some(bytes) if bytes.len() > wanted => return Err(protocol_error("more data than requested")),
             Some(bytes) => {

@@ -1,5 +1,6 @@
 //! A host behind an SFTP server, before a directory of it is opened.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Kind, MetaMask};
@@ -34,7 +35,7 @@ impl Host {
     /// The number of channels of a large file; `None` derives it from the round trip.
     #[must_use]
     pub fn with_stripes(self, stripes: Option<usize>) -> Host {
-        self.client.fix_stripes(stripes);
+        self.client.fixed.store(stripes.unwrap_or(0), Ordering::Relaxed);
         self
     }
 
@@ -91,7 +92,6 @@ impl Host {
         }
     }
 
-    /// The extensions of the server that are made use of.
     pub fn extensions(&self) -> Vec<&'static str> {
         let has = &self.client.extensions;
         let all = [
@@ -119,7 +119,7 @@ impl Host {
         let there = batch.push(kind::STAT, |r| r.bytes(path));
         let home = batch.push(kind::STAT, |r| r.bytes(&client.home));
         batch.send()?;
-        let (real, there, home) = (channel.wait(real)?, channel.wait(there), channel.wait(home));
+        let (real, there, home) = (channel.wait(&real)?, channel.wait(&there), channel.wait(&home));
         let mut root = client::real_path(&real, "open").map_err(|e| e.at(path))?;
         while root.ends_with(b"/") {
             root.pop();

@@ -82,8 +82,7 @@ impl Shared {
         if follow {
             self.mark_dangling(&channel, &above, dir, leaves, &mut found);
         }
-        let mut entries: Vec<&mut Found> = found.iter_mut().collect();
-        self.read_links(&channel, &above, &mut entries, &[]);
+        self.read_links(&channel, &above, &mut found, &[]);
         found
     }
 
@@ -100,24 +99,20 @@ impl Shared {
     }
 
     /// `sizes` are those that the server reported, if it did.
-    fn read_links(&self, channel: &Channel, above: &[u8], found: &mut [&mut Found], sizes: &[Option<u64>]) {
-        let is_link = |found: &Found| matches!(found, Found::Entry(entry) if entry.kind == Kind::Link);
-        let leaf = |found: &Found| match found {
-            Found::Entry(entry) => entry.name.leaf.to_vec(),
-            _ => Vec::new(),
+    fn read_links(&self, channel: &Channel, above: &[u8], found: &mut [Found], sizes: &[Option<u64>]) {
+        let path = |(i, found): (usize, &Found)| match found {
+            Found::Entry(entry) if entry.kind == Kind::Link => Some((i, super::join(above, &entry.name.leaf))),
+            _ => None,
         };
-        let links: Vec<(usize, Vec<u8>)> = found.iter().enumerate().filter(|(_, f)| is_link(f)).map(|(i, f)| (i, leaf(f))).collect();
-        let answers = ask_all(channel, &links, |batch, (_, leaf)| batch.push(kind::READLINK, |r| r.bytes(&super::join(above, leaf))));
-        for ((i, leaf), answer) in links.iter().zip(answers) {
-            let Found::Entry(entry) = &mut *found[*i] else { continue };
+        let links: Vec<(usize, Vec<u8>)> = found.iter().enumerate().filter_map(path).collect();
+        let answers = ask_all(channel, &links, |batch, (_, path)| batch.push(kind::READLINK, |r| r.bytes(path)));
+        for ((i, path), answer) in links.iter().zip(answers) {
+            let Found::Entry(entry) = &mut found[*i] else { continue };
             match answer.and_then(|answer| one_name(&answer, "read link")) {
-                Ok(target) => {
-                    let size = sizes.get(*i).copied().flatten();
-                    entry.target = as_written(&super::join(above, leaf), target, size).map(Into::into);
-                }
+                Ok(target) => entry.target = as_written(path, target, sizes.get(*i).copied().flatten()).map(Into::into),
                 Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => {
                     let e = e.on(&entry.name);
-                    *found[*i] = Found::Failed(e);
+                    found[*i] = Found::Failed(e);
                 }
                 // It can be removed and listed; what has to copy it names it.
                 Err(_) => {}
@@ -184,7 +179,7 @@ impl Shared {
                 batch.send()?;
             }
             let Some(ticket) = under_way.pop_front() else { return Ok(()) };
-            let answer = channel.wait(ticket)?;
+            let answer = channel.wait(&ticket)?;
             if ended {
                 // Asked for ahead of the end.
                 continue;
@@ -197,8 +192,7 @@ impl Shared {
             let admitted = listed.into_iter().filter(|(leaf, _)| shown.admits(leaf));
             let admitted = admitted.filter_map(|(leaf, attrs)| Some((self.listed(dir, path, &leaf, &attrs)?, attrs.size)));
             let (mut found, sizes): (Vec<Found>, Vec<Option<u64>>) = admitted.unzip();
-            let mut links: Vec<&mut Found> = found.iter_mut().collect();
-            self.read_links(channel, path, &mut links, &sizes);
+            self.read_links(channel, path, &mut found, &sizes);
             for found in found {
                 let flow = match found {
                     Found::Entry(entry) => each(Ok(entry)),

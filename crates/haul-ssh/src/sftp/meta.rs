@@ -4,7 +4,7 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{MetaSpec, WriteOutcome};
 
-use super::channel::Channel;
+use super::channel::{Answer, Channel};
 use super::client::{ask_all, attrs, done, is_unexplained, may_exist, one_name};
 use super::packet::{Attrs, is_beyond, kind, seconds};
 use super::{Shared, checked, join};
@@ -36,10 +36,7 @@ pub(super) fn rest_of(entry: &Entry, keep: MetaMask, owner_kept: bool) -> Attrs 
     }
 }
 
-/// The mode of a new file where modes are not kept and the server's mask is not known.
-pub(super) fn usual_mode(entry: &Entry) -> u32 {
-    0o755 & (entry.mode | 0o600)
-}
+pub(super) const OWNERS: MetaMask = MetaMask(MetaMask::OWNER.0 | MetaMask::GROUP.0);
 
 /// The attributes of an entry that SFTP cannot carry.
 pub(super) fn lost_of(entry: &Entry, keep: MetaMask) -> MetaMask {
@@ -62,6 +59,30 @@ fn is_owned(entry: &Entry, there: Option<(u32, u32)>) -> bool {
     there == Some((entry.uid, entry.gid))
 }
 
+/// Those paths that there are, with their indices.
+fn known(paths: &[Result<Vec<u8>>]) -> impl Iterator<Item = (usize, &[u8])> {
+    paths.iter().enumerate().filter_map(|(i, path)| Some((i, &path.as_ref().ok()?[..])))
+}
+
+/// The results of those paths that there were, in their order, and the errors of the others.
+fn with_results<T>(paths: Vec<Result<Vec<u8>>>, results: Vec<Result<T>>) -> impl Iterator<Item = Result<T>> {
+    let mut results = results.into_iter();
+    let next = move || results.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "ask")));
+    paths.into_iter().scan(next, |next, path| Some(path.and_then(|_| next())))
+}
+
+/// The attributes of what is at those paths that are `wanted`, with their indices.
+fn lstat_all(
+    channel: &Channel,
+    paths: &[Result<Vec<u8>>],
+    op: &'static str,
+    wanted: impl Fn(usize) -> bool,
+) -> Vec<(usize, Result<Attrs>)> {
+    let asked: Vec<(usize, &[u8])> = known(paths).filter(|(i, _)| wanted(*i)).collect();
+    let answers = ask_all(channel, &asked, |batch, (_, path)| batch.push(kind::LSTAT, |r| r.bytes(path)));
+    asked.into_iter().zip(answers).map(|((i, _), answer)| (i, answer.and_then(|answer| attrs(&answer, op)))).collect()
+}
+
 impl Shared {
     pub(super) fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
         let channel = match self.client.channel() {
@@ -70,31 +91,22 @@ impl Shared {
         };
         let names: Vec<Name> = dirs.iter().map(|(dir, _)| Name::of(dir)).collect();
         let paths: Vec<Result<Vec<u8>>> = names.iter().map(|name| self.path(name, "mkdir")).collect();
-        let asked: Vec<(&[u8], u32)> =
-            paths.iter().zip(dirs).filter_map(|(path, (_, mode))| Some((&path.as_ref().ok()?[..], *mode))).collect();
-        let mut answers = ask_all(&channel, &asked, |batch, (path, mode)| {
-            let attrs = Attrs { mode: Some((mode & 0o777) | 0o700), ..Attrs::default() };
+        let asked: Vec<(usize, &[u8])> = known(&paths).collect();
+        let answers = ask_all(&channel, &asked, |batch, (i, path)| {
+            let attrs = Attrs { mode: Some((dirs[*i].1 & 0o777) | 0o700), ..Attrs::default() };
             batch.push(kind::MKDIR, |r| r.bytes(path).attrs(&attrs))
-        })
-        .into_iter();
-        paths
-            .into_iter()
-            .zip(&names)
-            .map(|(path, name)| {
-                let path = path?;
-                let answer = answers.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "mkdir")))?;
-                match done(&answer, "mkdir") {
-                    Ok(()) => Ok(true),
-                    // Servers answer "failure" for a directory that exists.
-                    Err(e) => match self.look(&path) {
-                        Ok((there, None)) if there.kind() == Kind::Dir => Ok(false),
-                        Ok(_) => Err(Error::new(ErrorKind::Exists, "mkdir").because("a non-directory exists under that name")),
-                        Err(_) => Err(self.explain(e)),
-                    },
-                }
-                .map_err(|e| e.on(name))
-            })
-            .collect()
+        });
+        let made = |((_, path), answer): ((usize, &[u8]), Result<Answer>)| match done(&answer?, "mkdir") {
+            Ok(()) => Ok(true),
+            // Servers answer "failure" for a directory that exists.
+            Err(e) => match self.look(path) {
+                Ok((there, None)) if there.kind() == Kind::Dir => Ok(false),
+                Ok(_) => Err(Error::new(ErrorKind::Exists, "mkdir").because("a non-directory exists under that name")),
+                Err(_) => Err(self.explain(e)),
+            },
+        };
+        let made = asked.into_iter().zip(answers).map(made).collect();
+        with_results(paths, made).zip(&names).map(|(made, name)| made.map_err(|e| e.on(name))).collect()
     }
 
     pub(super) fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<WriteOutcome> {
@@ -112,9 +124,9 @@ impl Shared {
             let made = batch.push(kind::SYMLINK, |r| r.bytes(target).bytes(at));
             let (look, read) = (batch.push(kind::LSTAT, |r| r.bytes(at)), batch.push(kind::READLINK, |r| r.bytes(at)));
             batch.send()?;
-            done(&channel.wait(made)?, "create")?;
-            let size = attrs(&channel.wait(look)?, "stat").ok().filter(|there| there.kind() == Kind::Link).and_then(|there| there.size);
-            match one_name(&channel.wait(read)?, "read link") {
+            done(&channel.wait(&made)?, "create")?;
+            let size = attrs(&channel.wait(&look)?, "stat").ok().filter(|there| there.kind() == Kind::Link).and_then(|there| there.size);
+            match one_name(&channel.wait(&read)?, "read link") {
                 Ok(got) if !may_hold(target, &got, size) => {
                     // Better none than one that leads elsewhere; that it cannot be removed changes nothing of the failure.
                     let _ = self.remove_file(at, "remove");
@@ -187,82 +199,74 @@ impl Shared {
             Ok(channel) => channel,
             Err(e) => return specs.iter().map(|spec| Err(e.again().on(spec.name))).collect(),
         };
-        let paths: Vec<Result<Vec<u8>>> = specs.iter().map(|spec| self.path(spec.name, "set attributes")).collect();
-        let mut open: Vec<(usize, &[u8])> = paths.iter().enumerate().filter_map(|(i, path)| Some((i, &path.as_ref().ok()?[..]))).collect();
-        let mut results: Vec<Result<WriteOutcome>> =
-            specs.iter().map(|spec| Ok(WriteOutcome { refused: lost_of(spec.entry, spec.keep), ino: 0 })).collect();
-        let mut owned = vec![true; specs.len()];
-        self.set_owners(&channel, specs, &mut open, &mut results, &mut owned);
-        let wanted: Vec<(usize, &[u8], Attrs)> = open
-            .iter()
-            .map(|(i, path)| {
-                let MetaSpec { entry, keep, .. } = specs[*i];
-                let keep = if entry.kind == Kind::Link { keep.without(MetaMask::MODE.with(MetaMask::SETID)) } else { keep };
-                (*i, *path, rest_of(entry, keep, owned[*i]))
-            })
-            .filter(|(_, _, attrs)| *attrs != Attrs::default())
-            .collect();
-        let answers = ask_all(&channel, &wanted, |batch, (i, path, attrs)| set_request(self, batch, specs[*i].entry.kind, path, attrs));
-        for ((i, _, attrs), answer) in wanted.iter().zip(answers) {
-            let set = match answer.and_then(|answer| done(&answer, "set attributes")) {
-                Err(e) if specs[*i].entry.kind == Kind::Link && e.kind() != ErrorKind::NotFound => Err(MetaMask::MTIME),
+        let mut paths: Vec<Result<Vec<u8>>> = specs.iter().map(|spec| self.path(spec.name, "set attributes")).collect();
+        let mut refused: Vec<MetaMask> = specs.iter().map(|spec| lost_of(spec.entry, spec.keep)).collect();
+        let owned = self.set_owners(&channel, specs, &mut paths, &mut refused);
+        let rest = |i: usize| {
+            let MetaSpec { entry, keep, .. } = specs[i];
+            let keep = if entry.kind == Kind::Link { keep.without(MetaMask::MODE.with(MetaMask::SETID)) } else { keep };
+            rest_of(entry, keep, owned[i])
+        };
+        for (i, attrs, set) in self.set_all(&channel, specs, &paths, rest) {
+            let unset = match set {
+                Ok(()) => continue,
+                Err(e) if specs[i].entry.kind == Kind::Link && e.kind() != ErrorKind::NotFound => MetaMask::MTIME,
                 Err(e) if e.kind() == ErrorKind::Denied || is_unexplained(&e) => {
                     let mode = if attrs.mode.is_some() { MetaMask::MODE } else { MetaMask::NONE };
-                    Err(refusal(&e, if attrs.times.is_some() { mode.with(MetaMask::MTIME) } else { mode }))
+                    refusal(&e, if attrs.times.is_some() { mode.with(MetaMask::MTIME) } else { mode })
                 }
                 Err(e) => {
-                    results[*i] = Err(e.on(specs[*i].name));
+                    paths[i] = Err(e);
                     continue;
                 }
-                Ok(()) => Ok(()),
             };
-            if let (Err(refused), Ok(landed)) = (set, &mut results[*i]) {
-                landed.refused = landed.refused.with(refused);
-            }
+            refused[i] = refused[i].with(unset);
         }
-        for (result, (path, spec)) in results.iter_mut().zip(paths.into_iter().zip(specs)) {
-            if let Err(e) = path {
-                *result = Err(e.on(spec.name));
-            }
-        }
-        results
+        let outcomes = paths.into_iter().zip(refused).map(|(path, refused)| path.map(|_| WriteOutcome { refused, ino: 0 }));
+        outcomes.zip(specs).map(|(outcome, spec)| outcome.map_err(|e| e.on(spec.name))).collect()
     }
 
-    /// Sets owners first: which bits of the mode may be set depends on the result.
-    fn set_owners(
+    /// The mode of a file that is put at a path where modes are not kept: that of the file there; of a new one the owner's bits, as the
+    /// server's mask is not known.
+    pub(super) fn mode_at(&self, path: &[u8], entry: &Entry) -> u32 {
+        let old = self.lstat(path).ok().filter(|old| old.kind() == Kind::File);
+        old.and_then(|old| old.mode).map_or(0o755 & (entry.mode | 0o600), |mode| mode & 0o777)
+    }
+
+    /// Sets owners first: which bits of the mode may be set depends on whether they are right, which is returned.
+    fn set_owners(&self, channel: &Channel, specs: &[MetaSpec<'_>], paths: &mut [Result<Vec<u8>>], refused: &mut [MetaMask]) -> Vec<bool> {
+        let (mut owned, mut changes) = (vec![true; specs.len()], vec![Attrs::default(); specs.len()]);
+        for (i, there) in lstat_all(channel, paths, "stat", |i| specs[i].keep.any(OWNERS.with(MetaMask::SETID))) {
+            match there {
+                Ok(there) => {
+                    owned[i] = is_owned(specs[i].entry, there.owner);
+                    changes[i] = owner_of(specs[i].entry, specs[i].keep, there.owner).unwrap_or_default();
+                }
+                Err(e) => paths[i] = Err(e),
+            }
+        }
+        for (i, change, set) in self.set_all(channel, specs, paths, |i| changes[i]) {
+            owned[i] = set.is_ok() && is_owned(specs[i].entry, change.owner);
+            if set.is_err() {
+                refused[i] = refused[i].with(specs[i].keep.and(OWNERS));
+            }
+        }
+        owned
+    }
+
+    /// Sets what is `wanted` at the paths that there are, unless it is nothing: their indices, what was to be set, and the results.
+    fn set_all(
         &self,
         channel: &Channel,
         specs: &[MetaSpec<'_>],
-        open: &mut Vec<(usize, &[u8])>,
-        results: &mut [Result<WriteOutcome>],
-        owned: &mut [bool],
-    ) {
-        let asks = |spec: &MetaSpec<'_>| spec.keep.any(MetaMask::OWNER.with(MetaMask::GROUP).with(MetaMask::SETID));
-        let about: Vec<(usize, &[u8])> = open.iter().filter(|(i, _)| asks(&specs[*i])).copied().collect();
-        let answers = ask_all(channel, &about, |batch, (_, path)| batch.push(kind::LSTAT, |r| r.bytes(path)));
-        let mut changes = Vec::new();
-        for ((i, path), answer) in about.iter().zip(answers) {
-            match answer.and_then(|answer| attrs(&answer, "stat")) {
-                Ok(there) => {
-                    owned[*i] = is_owned(specs[*i].entry, there.owner);
-                    if let Some(change) = owner_of(specs[*i].entry, specs[*i].keep, there.owner) {
-                        changes.push((*i, *path, change));
-                    }
-                }
-                Err(e) => {
-                    results[*i] = Err(e.on(specs[*i].name));
-                    open.retain(|(other, _)| other != i);
-                }
-            }
-        }
-        let answers = ask_all(channel, &changes, |batch, (i, path, attrs)| set_request(self, batch, specs[*i].entry.kind, path, attrs));
-        for ((i, _, change), answer) in changes.iter().zip(answers) {
-            let set = answer.and_then(|answer| done(&answer, "set owner"));
-            owned[*i] = set.is_ok() && is_owned(specs[*i].entry, change.owner);
-            if let (Err(_), Ok(landed)) = (set, &mut results[*i]) {
-                landed.refused = landed.refused.with(specs[*i].keep.and(MetaMask::OWNER.with(MetaMask::GROUP)));
-            }
-        }
+        paths: &[Result<Vec<u8>>],
+        wanted: impl Fn(usize) -> Attrs,
+    ) -> Vec<(usize, Attrs, Result<()>)> {
+        let mut asked: Vec<(usize, &[u8], Attrs)> = known(paths).map(|(i, path)| (i, path, wanted(i))).collect();
+        asked.retain(|(.., attrs)| *attrs != Attrs::default());
+        let answers = ask_all(channel, &asked, |batch, (i, path, attrs)| set_request(self, batch, specs[*i].entry.kind, path, attrs));
+        let done = |answer: Result<Answer>| answer.and_then(|answer| done(&answer, "set attributes"));
+        asked.into_iter().zip(answers).map(|((i, _, attrs), answer)| (i, attrs, done(answer))).collect()
     }
 
     pub(super) fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
@@ -273,45 +277,28 @@ impl Shared {
         let path = |entry: &Entry| checked(&entry.name, "remove").and_then(|_| self.path(&entry.name, "remove"));
         let mut paths: Vec<Result<Vec<u8>>> = entries.iter().map(path).collect();
         self.look_before_removing(&channel, entries, &mut paths);
-        let asked: Vec<(&[u8], Kind)> =
-            paths.iter().zip(entries).filter_map(|(path, entry)| Some((&path.as_ref().ok()?[..], entry.kind))).collect();
-        let mut answers = ask_all(&channel, &asked, |batch, (path, kind)| {
-            batch.push(if *kind == Kind::Dir { kind::RMDIR } else { kind::REMOVE }, |r| r.bytes(path))
-        })
-        .into_iter();
-        paths
-            .into_iter()
-            .zip(entries)
-            .map(|(path, entry)| {
-                let path = path?;
-                let answer = answers.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "remove")))?;
-                let removed = match done(&answer, "remove") {
-                    Err(e) if may_exist(&e) => Err(self.why_not_removed(&path, entry, e)),
-                    removed => removed,
-                };
-                removed.map_err(|e| e.on(&entry.name))
-            })
-            .collect()
+        let asked: Vec<(usize, &[u8])> = known(&paths).collect();
+        let answers = ask_all(&channel, &asked, |batch, (i, path)| {
+            batch.push(if entries[*i].kind == Kind::Dir { kind::RMDIR } else { kind::REMOVE }, |r| r.bytes(path))
+        });
+        let removed = |((i, path), answer): ((usize, &[u8]), Result<Answer>)| match done(&answer?, "remove") {
+            Err(e) if may_exist(&e) => Err(self.why_not_removed(path, &entries[i], e)),
+            removed => removed,
+        };
+        let removed = asked.into_iter().zip(answers).map(removed).collect();
+        with_results(paths, removed).zip(entries).map(|(removed, entry)| removed.map_err(|e| e.on(&entry.name))).collect()
     }
 
     /// Without inodes, size and time are what distinguishes a file from another of the same name.
     fn look_before_removing(&self, channel: &Channel, entries: &[Entry], paths: &mut [Result<Vec<u8>>]) {
-        let known = |entry: &Entry| entry.kind == Kind::File && entry.have.has(MetaMask::BASIC.with(MetaMask::MTIME));
-        let about: Vec<usize> = (0..entries.len()).filter(|i| known(&entries[*i]) && paths[*i].is_ok()).collect();
-        let answers = ask_all(channel, &about, |batch, i| {
-            let path = paths[*i].as_deref().unwrap_or_default();
-            batch.push(kind::LSTAT, |r| r.bytes(path))
-        });
-        for (i, answer) in about.into_iter().zip(answers) {
+        let is_known = |i: usize| entries[i].kind == Kind::File && entries[i].have.has(MetaMask::BASIC.with(MetaMask::MTIME));
+        for (i, there) in lstat_all(channel, paths, "remove", is_known) {
             let entry = &entries[i];
-            let same = |there: &Attrs| there.size == Some(entry.size) && there.mtime() == Time { nanos: 0, ..entry.mtime };
-            match answer.and_then(|answer| attrs(&answer, "remove")) {
-                Ok(there) if same(&there) => {}
-                Ok(_) => {
-                    let e = Error::new(ErrorKind::Changed, "remove").because("the file changed (size or time)");
-                    paths[i] = Err(e.on(&entry.name));
-                }
-                Err(e) => paths[i] = Err(e.on(&entry.name)),
+            let same = |there: Attrs| there.size == Some(entry.size) && there.mtime() == Time { nanos: 0, ..entry.mtime };
+            match there {
+                Ok(there) if same(there) => {}
+                Ok(_) => paths[i] = Err(Error::new(ErrorKind::Changed, "remove").because("the file changed (size or time)")),
+                Err(e) => paths[i] = Err(e),
             }
         }
     }

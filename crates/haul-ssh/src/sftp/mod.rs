@@ -51,7 +51,6 @@ use packet::{Attrs, kind, open};
 use haul_core::lock::lock;
 use haul_core::store::staging::{OwnNames, Shown, aside};
 
-/// A directory of a host.
 #[derive(Debug)]
 pub struct Sftp {
     shared: Arc<Shared>,
@@ -140,7 +139,7 @@ impl Shared {
         let mut batch = channel.batch();
         let (real, there) = (batch.push(kind::REALPATH, |r| r.bytes(path)), batch.push(kind::STAT, |r| r.bytes(path)));
         batch.send()?;
-        let (real, there) = (channel.wait(real)?, channel.wait(there)?);
+        let (real, there) = (channel.wait(&real)?, channel.wait(&there)?);
         let below = |real: &[u8]| real != path && real.strip_prefix(&self.root[..]).is_some_and(|rest| rest.starts_with(b"/"));
         let is_dir = client::attrs(&there, "stat").is_ok_and(|there| there.kind() == Kind::Dir);
         Ok(is_dir && client::real_path(&real, "open").is_ok_and(|real| below(&real)))
@@ -167,8 +166,8 @@ impl Shared {
         let stat = batch.push(kind::LSTAT, |r| r.bytes(path));
         let link = batch.push(kind::READLINK, |r| r.bytes(path));
         batch.send()?;
-        let there = client::attrs(&channel.wait(stat)?, "stat");
-        match client::one_name(&channel.wait(link)?, "read link") {
+        let there = client::attrs(&channel.wait(&stat)?, "stat");
+        match client::one_name(&channel.wait(&link)?, "read link") {
             Ok(target) => Ok((there?, Some(target))),
             Err(e) if matches!(e.kind(), ErrorKind::Broken | ErrorKind::TimedOut) => Err(e),
             Err(_) => Ok((there?, None)),
@@ -203,7 +202,7 @@ impl Shared {
         let mut batch = channel.batch();
         let ticket = self.rename_request(&mut batch, from, to);
         batch.send()?;
-        let Err(e) = done(&channel.wait(ticket)?, "rename") else { return Ok(()) };
+        let Err(e) = done(&channel.wait(&ticket)?, "rename") else { return Ok(()) };
         if !may_exist(&e) {
             return Err(e);
         }

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use haul_core::bundle::{Bundle, Item, Outcome};
-use haul_core::entry::{Kind, MetaMask};
+use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{MetaSpec, WriteOutcome};
 
 use super::channel::{Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, done, is_unexplained, may_exist};
-use super::meta::{lost_of, owner_of, refusal, rest_of, usual_mode};
+use super::meta::{OWNERS, lost_of, owner_of, refusal, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::{Shared, checked, join};
 use haul_core::bundle::items::{self, fail, fail_all};
@@ -18,7 +18,6 @@ use haul_core::bundle::items::{self, fail, fail_all};
 struct Put {
     index: usize,
     target: Vec<u8>,
-    /// Where it is written.
     path: Vec<u8>,
     staged: bool,
     handle: Handle,
@@ -35,7 +34,7 @@ impl Shared {
         };
         let _turn = self.client.bundle(&channel);
         let begun = Instant::now();
-        let (direct, keep, sync) = (bundle.direct, bundle.keep, bundle.sync);
+        let (direct, keep) = (bundle.direct, bundle.keep);
         let mut puts = Vec::new();
         for index in read {
             let item = &mut bundle.items[index];
@@ -56,7 +55,7 @@ impl Shared {
             let (made, refused) = self.create_all(bundle, &channel, puts);
             bundle.spent.metadata += begun.elapsed();
             let begun = Instant::now();
-            filled.extend(self.fill_all(bundle, &channel, made, keep, sync));
+            filled.extend(self.fill_all(bundle, &channel, made));
             bundle.spent.writing += begun.elapsed();
             refused
         });
@@ -103,13 +102,11 @@ impl Shared {
 
     /// The name is taken: a leftover of ours is removed, another file is replaced by a rename.
     fn create_again(&self, channel: &Channel, put: &mut Put, item: &Item) -> Result<Handle> {
-        if put.staged {
-            self.remove_file(&put.path, "remove leftover")?;
-        } else {
+        if !put.staged {
             put.staged = true;
             put.path = join(&self.dir(&item.entry.name.dir)?, &self.names.leaf(&item.entry.name.leaf, item.entry.stamp()));
-            self.remove_file(&put.path, "remove leftover")?;
         }
+        self.remove_file(&put.path, "remove leftover")?;
         let attrs = Attrs { mode: Some(0o600), ..Attrs::default() };
         let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
         // Handles belong to the channel that opened them.
@@ -117,13 +114,11 @@ impl Shared {
         client::handle(&answer, "create")
     }
 
-    fn fill_all(&self, bundle: &mut Bundle, channel: &Channel, puts: Vec<Put>, keep: MetaMask, sync: bool) -> Vec<Put> {
-        let block = self.client.write_most;
-        let sync = sync && self.client.extensions.fsync;
-        let owners = keep.any(MetaMask::OWNER.with(MetaMask::GROUP));
+    fn fill_all(&self, bundle: &mut Bundle, channel: &Channel, puts: Vec<Put>) -> Vec<Put> {
+        let (block, keep) = (self.client.write_most, bundle.keep);
         // The owner of a new file is known only once it exists.
         let mut now = vec![None; puts.len()];
-        if owners {
+        if keep.any(OWNERS) {
             let answers = ask_all(channel, &puts, |batch, put| batch.push(kind::FSTAT, |r| r.bytes(&put.handle)));
             for (now, answer) in now.iter_mut().zip(answers) {
                 *now = answer.and_then(|answer| attrs(&answer, "stat")).ok().and_then(|attrs| attrs.owner);
@@ -150,12 +145,8 @@ impl Shared {
             let owned = now == Some((item.entry.uid, item.entry.gid));
             in_flight.push((put, owned, steps));
         }
-        if let Err(e) = batch.send() {
-            for (put, ..) in in_flight {
-                fail(&mut bundle.items[put.index], e.again());
-            }
-            return Vec::new();
-        }
+        // What could not be sent is answered with the reason.
+        let _ = batch.send();
         let mut written = Vec::with_capacity(in_flight.len());
         for (mut put, owned, steps) in in_flight {
             let mut outcome = self.outcome(channel, steps, keep, &mut put.landed);
@@ -170,27 +161,20 @@ impl Shared {
             }
             written.push((put, owned, outcome));
         }
-        self.close_all(bundle, channel, written, keep, sync)
+        self.close_all(bundle, channel, written)
     }
 
     /// After the content: mode, times, sync, close.
-    fn close_all(
-        &self,
-        bundle: &mut Bundle,
-        channel: &Channel,
-        written: Vec<(Put, bool, Result<()>)>,
-        keep: MetaMask,
-        sync: bool,
-    ) -> Vec<Put> {
+    fn close_all(&self, bundle: &mut Bundle, channel: &Channel, written: Vec<(Put, bool, Result<()>)>) -> Vec<Put> {
+        let (keep, sync) = (bundle.keep, bundle.sync && self.client.extensions.fsync);
         let mut batch = channel.batch();
         let mut in_flight = Vec::new();
         for (put, owned, outcome) in written {
             let item = &bundle.items[put.index];
             let mut steps: Vec<(Step, Ticket)> = Vec::new();
             let mut rest = rest_of(&item.entry, keep, owned);
-            if rest.mode.is_none() && put.staged {
-                let old = self.lstat(&put.target).ok().filter(|old| old.kind() == Kind::File).and_then(|old| old.mode);
-                rest.mode = Some(old.map_or(usual_mode(&item.entry), |mode| mode & 0o777));
+            if put.staged {
+                rest.mode = rest.mode.or_else(|| Some(self.mode_at(&put.target, &item.entry)));
             }
             if outcome.is_ok() && rest != Attrs::default() {
                 steps.push((Step::Rest, batch.push(kind::FSETSTAT, |r| r.bytes(&put.handle).attrs(&rest))));
@@ -201,13 +185,8 @@ impl Shared {
             steps.push((Step::Close, batch.push(kind::CLOSE, |r| r.bytes(&put.handle))));
             in_flight.push((put, outcome, steps));
         }
+        let _ = batch.send();
         let mut filled = Vec::new();
-        if let Err(e) = batch.send() {
-            for (put, ..) in in_flight {
-                fail(&mut bundle.items[put.index], e.again());
-            }
-            return filled;
-        }
         for (mut put, outcome, steps) in in_flight {
             let closed = self.outcome(channel, steps, keep, &mut put.landed);
             match outcome.and(closed) {
@@ -225,12 +204,12 @@ impl Shared {
     fn outcome(&self, channel: &Channel, steps: Vec<(Step, Ticket)>, keep: MetaMask, landed: &mut WriteOutcome) -> Result<()> {
         let mut outcome = Ok(());
         for (step, ticket) in steps {
-            let answer = self.client.written(channel.wait(ticket).and_then(|answer| done(&answer, step.word())));
+            let answer = self.client.written(channel.wait(&ticket).and_then(|answer| done(&answer, step.word())));
             let soft = |e: &Error| e.kind() == ErrorKind::Denied || is_unexplained(e);
             match (step, answer) {
                 (_, Ok(())) => {}
                 (Step::Owner, Err(e)) if soft(&e) => {
-                    landed.refused = landed.refused.with(keep.and(MetaMask::OWNER.with(MetaMask::GROUP)));
+                    landed.refused = landed.refused.with(keep.and(OWNERS));
                 }
                 (Step::Rest, Err(e)) if soft(&e) => {
                     landed.refused = landed.refused.with(refusal(&e, keep.and(MetaMask::MODE.with(MetaMask::MTIME))));
@@ -277,7 +256,6 @@ impl Shared {
     }
 }
 
-/// A request about one file.
 enum Step {
     Write,
     Owner,

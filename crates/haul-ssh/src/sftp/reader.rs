@@ -28,7 +28,6 @@ pub(super) struct Ahead {
     rests: Mutex<Vec<(u64, Requested)>>,
     pub announced: Readahead,
     readers: AtomicU32,
-    /// Where the last reader ended.
     last: AtomicU64,
 }
 
@@ -78,7 +77,6 @@ type Stripes<'a> = dyn Fn() -> Result<Vec<Arc<Stripe>>> + Send + 'a;
 pub(super) struct Reader<'a> {
     name: &'a Name,
     stripes: Box<Stripes<'a>>,
-    /// Bytes of one request.
     block: usize,
     ahead: Option<&'a Ahead>,
     position: u64,
@@ -147,7 +145,7 @@ impl<'a> Reader<'a> {
         if at.start != self.position {
             return Err(protocol_error("an unexpected byte range"));
         }
-        let mut answer = stripe.channel.wait(ticket)?;
+        let mut answer = stripe.channel.wait(&ticket)?;
         let (mut from, mut whole) = (at.start, Vec::new());
         loop {
             let Some(bytes) = data(&answer, "read")?.filter(|bytes| !bytes.is_empty()) else {

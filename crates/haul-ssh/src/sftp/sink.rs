@@ -12,7 +12,7 @@ use haul_core::store::{Chunk, Receipt, Sink, SinkExtensions, Source, Spec, Token
 
 use super::channel::Channel;
 use super::client::{attrs, done, is_unexplained, may_exist};
-use super::meta::{lost_of, owner_of, refusal, rest_of, usual_mode};
+use super::meta::{OWNERS, lost_of, owner_of, refusal, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::source::RemoteFile;
 use super::stripes::{Stripe, Stripes};
@@ -27,7 +27,6 @@ const IN_PLACE: &[u8] = b"in-place";
 pub(super) struct RemoteSink {
     shared: Arc<Shared>,
     name: Name,
-    /// Its final path.
     target: Vec<u8>,
     /// Where it is written; `target` itself if in place.
     path: Vec<u8>,
@@ -41,7 +40,7 @@ pub(super) struct RemoteSink {
     sync: bool,
     /// The end of what this sink wrote, by chunk: a hole behind it is one already.
     written: Mutex<BTreeMap<u64, u64>>,
-    /// Writes whose answers nobody has asked for.
+    /// Writes whose answers have not been read.
     writes: Writes,
 }
 
@@ -54,7 +53,10 @@ impl RemoteSink {
         let mode = Attrs { mode: Some(0o600), ..Attrs::default() };
         if spec.in_place {
             let made = match shared.lstat(&target) {
-                Ok(there) if there.kind() != Kind::File => return Err(no_file()),
+                Ok(there) if there.kind() != Kind::File => {
+                    let e = Error::new(ErrorKind::Exists, "open");
+                    return Err(e.because("the existing file is not a regular file and cannot be updated in place"));
+                }
                 Ok(_) => false,
                 Err(e) if e.kind() == ErrorKind::NotFound => true,
                 Err(e) => return Err(e),
@@ -194,14 +196,12 @@ impl RemoteSink {
         if let Some(change) = owner_of(entry, self.keep, there.owner) {
             owned = set(&change).is_ok() && change.owner == Some((entry.uid, entry.gid));
             if !owned {
-                refused = refused.with(self.keep.and(MetaMask::OWNER.with(MetaMask::GROUP)));
+                refused = refused.with(self.keep.and(OWNERS));
             }
         }
         let mut rest = rest_of(entry, self.keep, owned);
-        if rest.mode.is_none() && self.path != self.target {
-            // Without modes to keep, a replaced file keeps its mode; a new one gets the owner's bits.
-            let old = self.shared.lstat(&self.target).ok().filter(|old| old.kind() == Kind::File);
-            rest.mode = Some(old.and_then(|old| old.mode).map_or(usual_mode(entry), |mode| mode & 0o777));
+        if self.path != self.target {
+            rest.mode = rest.mode.or_else(|| Some(self.shared.mode_at(&self.target, entry)));
         }
         if rest != Attrs::default() {
             match set(&rest) {
@@ -244,10 +244,6 @@ fn opened(shared: &Shared, channel: Arc<Channel>, path: &[u8], size: Option<u64>
     }
     let now = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, op))?;
     Ok((now.size >= size).then_some(stripe))
-}
-
-fn no_file() -> Error {
-    Error::new(ErrorKind::Exists, "open").because("the existing file is not a regular file and cannot be updated in place")
 }
 
 /// The staging leaf that a token names; `None` for a write in place. Tokens come from journals.

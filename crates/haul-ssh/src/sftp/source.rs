@@ -26,7 +26,7 @@ pub(super) struct RemoteFile {
     ahead: Ahead,
 }
 
-fn changed(reason: &str) -> Error {
+pub(super) fn changed(reason: &str) -> Error {
     Error::new(ErrorKind::Changed, "read").because(reason)
 }
 

@@ -15,7 +15,6 @@ pub(super) const WINDOW: usize = 2 << 20;
 /// Files from this size on are read and written over several channels.
 const LARGE: u64 = 4 << 20;
 
-/// A file open in one channel.
 #[derive(Debug)]
 pub(super) struct Stripe {
     pub channel: Arc<Channel>,
@@ -57,10 +56,8 @@ impl Drop for Stripe {
     }
 }
 
-/// Opens a file in a channel.
 pub(super) type Open = dyn Fn(Arc<Channel>) -> Result<Stripe> + Send + Sync;
 
-/// One file in all channels in which it is open.
 pub(super) struct Stripes {
     client: Arc<Client>,
     size: u64,
@@ -94,7 +91,7 @@ impl Stripes {
         lock(&self.opened).stripes.clone()
     }
 
-    /// The same for whoever closes it.
+    /// Those that there are, to be closed.
     pub fn take(&self) -> Vec<Arc<Stripe>> {
         let mut opened = lock(&self.opened);
         opened.is_final = true;

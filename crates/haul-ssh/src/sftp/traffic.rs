@@ -11,14 +11,12 @@ use haul_core::lock::lock;
 /// Channels in each further login: their windows together are more than its TCP connection carries in a round trip.
 const IN_EACH: usize = 2;
 
-/// Bytes of files, over all channels.
 pub(super) struct Traffic {
     /// Makes further logins; without it there is only the first.
     widen: OnceLock<Box<Widen>>,
     opened: AtomicU64,
     answered: AtomicU64,
     fullness: Mutex<LinkSaturation>,
-    /// Channels in further logins.
     added: AtomicUsize,
 }
 

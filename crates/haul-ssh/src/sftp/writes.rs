@@ -27,7 +27,7 @@ pub(super) struct Writes(Mutex<Vec<Arc<Write>>>);
 
 struct Write {
     at: Range<u64>,
-    /// Locked by whoever waits for the answer: others that need it wait for that.
+    /// Locked while a thread waits for the answer: others that need it wait for the lock.
     outcome: Mutex<Outcome>,
 }
 
@@ -42,7 +42,7 @@ impl Write {
     fn wait(&self, confirmed: &dyn Fn(u64)) {
         let mut outcome = lock(&self.outcome);
         let Outcome::Awaited(stripe, ticket) = &*outcome else { return };
-        let answered = stripe.channel.wait_for(ticket).and_then(|answer| done(&answer, "write"));
+        let answered = stripe.channel.wait(ticket).and_then(|answer| done(&answer, "write"));
         if answered.is_ok() {
             confirmed(self.at.end - self.at.start);
         }
@@ -71,7 +71,7 @@ impl Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteState {
     Awaited,
-    /// Nobody has looked at the answer.
+    /// The answer has not been read.
     Answered,
     Done,
     Failed,
@@ -157,7 +157,7 @@ impl Writes {
         writes.iter().filter(|write| chosen(write)).find_map(|write| write.failure())
     }
 
-    /// Waits until another may be sent; `false` if it could be at once. What has failed stays for whoever asks for it.
+    /// Waits until another may be sent; `false` if it could be at once. What has failed stays until it is asked for.
     fn make_room(&self, most: usize, confirmed: &dyn Fn(u64)) -> bool {
         let mut was_full = false;
         loop {
