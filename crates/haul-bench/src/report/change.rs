@@ -1,6 +1,6 @@
 //! Differences between two runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::Record;
 use super::document::{Cell, Rows, Section, interval};
 use super::point::{Metric, Point, points, varied};
 use super::verdict::listed;
-use crate::plot::ruler::quotient;
+use crate::plot::unit::quotient;
 use crate::record::{Header, Kind};
 use crate::stats::{Difference, Summary, Verdict};
 
@@ -22,19 +22,14 @@ pub struct Change {
     /// `None` if every repetition failed, or none was made.
     pub first: Option<Summary>,
     pub second: Option<Summary>,
-    /// Of what the second costs to what the first costs; `None` where one of them has nothing, or both did other work.
-    pub difference: Option<Difference>,
-    pub note: Option<String>,
+    /// Of what the second costs to what the first costs, or why they cannot be compared.
+    pub difference: Result<Difference, &'static str>,
 }
 
 impl Change {
     /// `faster`, `slower`, `not significant`, or why they cannot be compared.
-    pub fn words(&self) -> &str {
-        match (&self.difference, &self.note) {
-            (Some(found), _) => found.verdict.words(),
-            (None, Some(note)) => note,
-            (None, None) => "cannot be compared",
-        }
+    pub fn words(&self) -> &'static str {
+        self.difference.map_or_else(|why| why, |found| found.verdict.words())
     }
 }
 
@@ -47,31 +42,25 @@ pub fn compare_runs(a: &Record, b: &Record) -> Vec<Change> {
     let (first, second) = (points(&a.1), points(&b.1));
     let all: Vec<&Point<'_>> = first.iter().chain(&second).collect();
     let different = varied(&all);
-    let key = |point: &Point<'_>| (point.contender.to_string(), serde_json::to_string(point.factors).unwrap_or_default());
-    let there: BTreeMap<_, &Point<'_>> = second.iter().map(|point| (key(point), point)).collect();
-    let known: BTreeSet<_> = first.iter().map(key).collect();
-    let mut out: Vec<Change> =
-        first.iter().map(|point| change(Some(point), there.get(&key(point)).copied(), a.0.kind, &different)).collect();
-    let new = second.iter().filter(|point| !known.contains(&key(point)));
-    out.extend(new.map(|point| change(None, Some(point), a.0.kind, &different)));
-    out
+    let same = |x: &Point<'_>, y: &Point<'_>| (x.contender, x.factors) == (y.contender, y.factors);
+    let both = first.iter().map(|x| (Some(x), second.iter().find(|y| same(x, y))));
+    let new = second.iter().filter(|y| !first.iter().any(|x| same(x, y))).map(|y| (None, Some(y)));
+    both.chain(new).map(|(x, y)| change(x, y, a.0.kind, &different)).collect()
 }
 
 fn change(first: Option<&Point<'_>>, second: Option<&Point<'_>>, kind: Kind, different: &[&str]) -> Change {
     let point = first.or(second).expect("a change is of a point of one of the runs");
     let metric = metric_of(kind, first, second);
     let (x, y) = (first.map(|p| p.values(metric)).unwrap_or_default(), second.map(|p| p.values(metric)).unwrap_or_default());
-    let note = match (first, second) {
-        (None, _) => Some("only in the second run".to_string()),
-        (_, None) => Some("only in the first run".to_string()),
-        (Some(a), Some(b)) => match (x.is_empty(), y.is_empty()) {
-            (true, true) => Some("failed in both runs".to_string()),
-            (true, false) => Some("failed in the first run".to_string()),
-            (false, true) => Some("failed in the second run".to_string()),
-            (false, false) => other_work(a, b, metric),
-        },
+    let difference = match (first, second, x.is_empty(), y.is_empty()) {
+        (None, ..) => Err("only in the second run"),
+        (_, None, ..) => Err("only in the first run"),
+        (_, _, true, true) => Err("failed in both runs"),
+        (_, _, true, false) => Err("failed in the first run"),
+        (_, _, false, true) => Err("failed in the second run"),
+        (Some(a), Some(b), ..) if metric == Metric::Seconds && did_other_work(a, b) => Err("different amounts of work"),
+        _ => crate::stats::difference(&metric.costs(&x), &metric.costs(&y)).ok_or("a time of zero: cannot be compared"),
     };
-    let difference = if note.is_none() { crate::stats::difference(&metric.costs(&x), &metric.costs(&y)) } else { None };
     let without: Vec<&str> = point.factors.keys().map(String::as_str).filter(|f| !different.contains(f)).collect();
     Change {
         contender: point.contender.to_string(),
@@ -80,17 +69,14 @@ fn change(first: Option<&Point<'_>>, second: Option<&Point<'_>>, kind: Kind, dif
         metric,
         first: Summary::of(&x),
         second: Summary::of(&y),
-        note: note.or_else(|| difference.is_none().then(|| "a time of zero: cannot be compared".to_string())),
         difference,
     }
 }
 
 /// Times are compared for the same work only.
-fn other_work(a: &Point<'_>, b: &Point<'_>, metric: Metric) -> Option<String> {
+fn did_other_work(a: &Point<'_>, b: &Point<'_>) -> bool {
     let amount = |p: &Point<'_>| p.median_of(|s| s.bytes.or(s.operations).or(s.files).map(|n| n as f64));
-    let (x, y) = amount(a).zip(amount(b))?;
-    let differs = (x - y).abs() > 0.01 * x.max(y);
-    (metric == Metric::Seconds && differs).then(|| "different amounts of work".to_string())
+    amount(a).zip(amount(b)).is_some_and(|(x, y)| (x - y).abs() > 0.01 * x.max(y))
 }
 
 fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) -> Metric {
@@ -109,9 +95,8 @@ pub fn section(a: &Record, b: &Record, names: (&str, &str)) -> Section {
     let mut section = Section::titled(format!("{} against {}", names.1, names.0));
     if a.0.kind != b.0.kind {
         let (x, y) = (a.0.kind.words(), b.0.kind.words());
-        section
-            .paragraphs
-            .push(format!("{} is a run of haul bench {x} and {} one of haul bench {y}: there is nothing to compare.", names.0, names.1));
+        let words = format!("{} is a run of haul bench {x} and {} one of haul bench {y}: there is nothing to compare.", names.0, names.1);
+        section.paragraphs.push(words);
         return section;
     }
     let changes = compare_runs(a, b);
@@ -126,9 +111,9 @@ pub fn section(a: &Record, b: &Record, names: (&str, &str)) -> Section {
         .number("Interval", 5, |c| bounds(c, c.first))
         .number(names.1, 1, |c| shown(c, c.second))
         .number("Interval", 5, |c| bounds(c, c.second))
-        .number("Time, first = 1", 2, |c| c.difference.map(|d| quotient(d.ratio)))
-        .number("Interval", 4, |c| c.difference.map(|d| format!("{} to {}", quotient(d.interval.0), quotient(d.interval.1))))
-        .name("Second run", 1, |c| if c.difference.is_none() { Cell::bad(c.words()) } else { c.words().into() })
+        .number("Time, first = 1", 2, |c| c.difference.ok().map(|d| quotient(d.ratio)))
+        .number("Interval", 4, |c| c.difference.ok().map(|d| format!("{} to {}", quotient(d.interval.0), quotient(d.interval.1))))
+        .name("Second run", 1, |c| Cell { text: c.words().into(), bad: c.difference.is_err() })
         .table(format!("Medians in {} and in {}", names.0, names.1));
     section.tables.push(table);
     section
@@ -136,28 +121,27 @@ pub fn section(a: &Record, b: &Record, names: (&str, &str)) -> Section {
 
 fn sentence(changes: &[Change], names: (&str, &str)) -> String {
     let of = |verdict: Verdict| -> Vec<String> {
-        let with = changes.iter().filter(|c| c.difference.is_some_and(|d| d.verdict == verdict));
+        let with = changes.iter().filter(|c| c.difference.is_ok_and(|d| d.verdict == verdict));
         with.map(|c| if c.place.is_empty() { c.contender.clone() } else { format!("{} ({})", c.contender, c.place) }).collect()
     };
     let (faster, slower, open) = (of(Verdict::Faster), of(Verdict::Slower), of(Verdict::NotSignificant));
-    let neither = changes.len() - faster.len() - slower.len() - open.len();
-    let mut out = match (faster.is_empty(), slower.is_empty(), open.is_empty()) {
-        (true, true, true) => "The runs have no successful point in common.".to_string(),
-        (true, true, false) => format!("No difference between {} and {} is significant at any of {} points.", names.0, names.1, open.len()),
+    let all = faster.len() + slower.len() + open.len();
+    let mut out = match (all, faster.len() + slower.len()) {
+        (0, _) => "The runs have no successful point in common.".to_string(),
+        (_, 0) => format!("No difference between {} and {} is significant at any of {all} points.", names.0, names.1),
         _ => {
-            let part =
-                |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} at {}: {}", names.len(), listed(names, 3)));
-            let parts: Vec<String> = part("faster", &faster).into_iter().chain(part("slower", &slower)).collect();
-            let open = if open.is_empty() { String::new() } else { format!("; not significant at {}", open.len()) };
-            let all = changes.len() - neither;
-            format!("Of {all} points {} is {}{open}.", names.1, parts.join("; "))
+            let part = |what: &str, names: &[String]| format!("{what} at {}: {}", names.len(), listed(names, 3));
+            let parts = [("faster", &faster), ("slower", &slower)].into_iter().filter(|(_, names)| !names.is_empty());
+            let mut parts: Vec<String> = parts.map(|(what, names)| part(what, names)).collect();
+            parts.extend((!open.is_empty()).then(|| format!("not significant at {}", open.len())));
+            format!("Of {all} points {} is {}.", names.1, parts.join("; "))
         }
     };
-    if neither > 0 {
-        out += &format!(" {neither} cannot be compared: see the table.");
+    if changes.len() > all {
+        out += &format!(" {} cannot be compared: see the table.", changes.len() - all);
     }
-    let few = |c: &&Change| c.first.is_some_and(|s| s.count < 4) || c.second.is_some_and(|s| s.count < 4);
-    if changes.iter().filter(|c| c.difference.is_some()).any(|c| few(&c)) {
+    let few = |c: &Change| c.first.is_some_and(|s| s.count < 4) || c.second.is_some_and(|s| s.count < 4);
+    if changes.iter().any(|c| c.difference.is_ok() && few(c)) {
         out += " Fewer than 4 repetitions in each run cannot show a difference.";
     }
     out
@@ -165,37 +149,31 @@ fn sentence(changes: &[Change], names: (&str, &str)) -> String {
 
 /// Other changes, which may be the cause.
 fn circumstances(a: &Header, b: &Header) -> Option<String> {
-    let mut different: Vec<String> = Vec::new();
-    let mut note = |what: &str, x: &str, y: &str| {
-        if x != y {
-            different.push(format!(
-                "{what}: {} before, {} now",
-                if x.is_empty() { "unknown" } else { x },
-                if y.is_empty() { "unknown" } else { y }
-            ));
-        }
-    };
-    note("host", &a.host.name, &b.host.name);
-    note("kernel", &a.host.kernel, &b.host.kernel);
-    note("processors", &a.host.processors.to_string(), &b.host.processors.to_string());
-    note("haul", &a.host.haul, &b.host.haul);
-    for place in &a.places {
-        let Some(other) = b.places.iter().find(|p| p.role == place.role) else { continue };
-        note(&place.role, &place.address, &other.address);
-        note(
-            &format!("file system of {}", place.role),
-            place.file_system.as_deref().unwrap_or(""),
-            other.file_system.as_deref().unwrap_or(""),
-        );
-        note(&format!("mount options of {}", place.role), place.options.as_deref().unwrap_or(""), other.options.as_deref().unwrap_or(""));
+    let (before, now) = (facts(a), facts(b));
+    let names = before.keys().chain(now.keys().filter(|name| !before.contains_key(*name)));
+    let changed = names.filter(|name| before.get(*name) != now.get(*name)).filter_map(|name| {
+        let only_setting = |facts: &BTreeMap<String, String>| match facts.get(name) {
+            Some(value) if value.is_empty() => Some("unknown".to_string()),
+            Some(value) => Some(value.clone()),
+            None => name.starts_with("setting ").then(|| "none".to_string()),
+        };
+        Some(format!("{name}: {} before, {} now", only_setting(&before)?, only_setting(&now)?))
+    });
+    let changed: Vec<String> = changed.collect();
+    (!changed.is_empty()).then(|| format!("Changed since the first run: {}.", changed.join("; ")))
+}
+
+/// The circumstances of a run by name.
+fn facts(header: &Header) -> BTreeMap<String, String> {
+    let host = &header.host;
+    let fixed = [("host", &host.name), ("kernel", &host.kernel), ("processors", &host.processors.to_string()), ("haul", &host.haul)];
+    let mut facts: BTreeMap<String, String> = fixed.into_iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+    for place in &header.places {
+        facts.insert(place.role.clone(), place.address.clone());
+        facts.insert(format!("file system of {}", place.role), place.file_system.clone().unwrap_or_default());
+        facts.insert(format!("mount options of {}", place.role), place.options.clone().unwrap_or_default());
     }
-    for tool in &a.tools {
-        let Some(other) = b.tools.iter().find(|t| t.name == tool.name) else { continue };
-        note(&tool.name, tool.version.as_deref().unwrap_or(""), other.version.as_deref().unwrap_or(""));
-    }
-    for key in a.settings.keys().chain(b.settings.keys().filter(|key| !a.settings.contains_key(*key))) {
-        let text = |settings: &BTreeMap<String, Value>| settings.get(key).map_or("none".to_string(), ToString::to_string);
-        note(&format!("setting {key}"), &text(&a.settings), &text(&b.settings));
-    }
-    (!different.is_empty()).then(|| format!("Changed since the first run: {}.", different.join("; ")))
+    facts.extend(header.tools.iter().map(|tool| (format!("tool {}", tool.name), tool.version.clone().unwrap_or_default())));
+    facts.extend(header.settings.iter().map(|(name, value)| (format!("setting {name}"), value.to_string())));
+    facts
 }

@@ -1,24 +1,21 @@
 //! `haul bench compare`: tools on the same work.
 
 use super::document::{Cell, Document, Rows, Section, Table};
+use super::figure::mark;
 use super::point::{Metric, Point};
-use super::verdict::{Lead, beside, by_cost, troubles};
-use crate::plot::ruler::{quotient, scale_for};
-use crate::plot::unit::digits;
-use crate::plot::{Axis, Body, Chart, Scale, Strip, Unit, shortened};
+use super::verdict::{beside, by_cost, lead, troubles};
+use crate::plot::unit::{digits, quotient};
+use crate::plot::{Axis, Body, Chart, Strip, Unit, shortened};
 use crate::record::Header;
-use crate::stats::Summary;
 
 const TIME: Metric = Metric::Seconds;
 const ROWS: usize = 60;
 
 pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document) {
-    let by_name = |point: &Point<'_>| point.contender.to_string();
-    document.main.push(match Lead::of(points, TIME) {
-        Some(lead) => lead.sentence(TIME, "took the least time", &by_name),
-        None if points.iter().any(|point| point.is_wrong()) => "No tool copied correctly, so none is ranked.".into(),
-        None => "No tool succeeded, so none has a time.".into(),
-    });
+    document.main.push(lead(points, TIME).unwrap_or_else(|| match points.iter().any(|point| point.is_wrong()) {
+        true => "No tool copied correctly, so none is ranked.".into(),
+        false => "No tool succeeded, so none has a time.".into(),
+    }));
     document.troubles = troubles(points, &|p| p.described(&[]));
     let ordered = by_cost(points, TIME);
     let mut section = Section::titled("Tools");
@@ -32,8 +29,8 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
 
 /// Every repetition, a row for each tool.
 fn strips(points: &[&Point<'_>]) -> Chart {
-    let show = |p: &Point<'_>, s: Summary| format!("{} ({})", TIME.unit().show(s.median), p.contender);
-    let with: Vec<String> = points.iter().filter(|p| !p.is_wrong()).filter_map(|p| Some(show(p, p.summary(TIME)?))).collect();
+    let show = |p: &&Point<'_>| Some(format!("{} ({})", TIME.unit().show(p.summary(TIME)?.median), p.contender));
+    let with: Vec<String> = points.iter().filter(|p| !p.is_wrong()).filter_map(show).collect();
     let mut caption = match &with[..] {
         [] => "Nothing succeeded, so there is no number to show.".to_string(),
         [one] => format!("Only one has a number: {one}."),
@@ -44,23 +41,16 @@ fn strips(points: &[&Point<'_>]) -> Chart {
     }
     // haul has the first colour whatever its rank.
     let haul = points.iter().position(|p| p.contender == "haul").unwrap_or(0);
-    let strip = |(at, point): (usize, &&Point<'_>)| {
-        let summary = point.summary(TIME);
-        Strip {
-            name: point.contender.to_string(),
-            look: if at == haul { 0 } else { at + usize::from(at < haul) },
-            median: summary.map(|s| s.median),
-            interval: summary.filter(|s| s.count > 1).map(|s| s.interval),
-            values: point.values(TIME),
-            failures: point.failures_in_words(),
-        }
+    let strip = |(at, point): (usize, &&Point<'_>)| Strip {
+        name: point.contender.to_string(),
+        look: if at == haul { 0 } else { at + usize::from(at < haul) },
+        mark: mark(0.0, point, TIME),
+        failures: point.failures_in_words(),
     };
-    let values: Vec<f64> = points.iter().flat_map(|point| point.values(TIME)).collect();
     Chart {
         title: "Time of each tool".into(),
         caption,
-        x: Axis { name: TIME.words().into(), unit: TIME.unit(), scale: scale_for(&values, 30.0) },
-        y: Axis { name: "Tool".into(), unit: Unit::Name, scale: Scale::Names },
+        x: Axis::fitting(TIME.words(), TIME.unit(), points.iter().flat_map(|point| point.values(TIME))),
         body: Body::Strips(points.iter().enumerate().take(ROWS).map(strip).collect()),
     }
 }

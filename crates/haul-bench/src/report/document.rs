@@ -24,7 +24,7 @@ pub struct Section {
     pub title: String,
     pub paragraphs: Vec<String>,
     pub tables: Vec<Table>,
-    /// One is as wide as the page, several are placed in pairs.
+    /// Placed in pairs where there is room.
     pub charts: Vec<Chart>,
     /// Part of the page only, not of the text on a terminal.
     pub page_only: bool,
@@ -149,17 +149,16 @@ impl Rows<'_, &Point<'_>> {
 
 /// `11.9 to 12.8 s`, with its coverage where there are too few values for 95 %.
 pub fn interval(summary: &Summary, unit: Unit) -> String {
+    let range = range(unit, summary.interval);
     match summary.count {
         1 => "one value".into(),
-        count => {
-            let coverage = if count < 6 { format!(" ({:.0} %)", summary.coverage * 100.0) } else { String::new() };
-            format!("{}{coverage}", range(unit, summary.interval))
-        }
+        2..6 => format!("{range} ({:.0} %)", summary.coverage * 100.0),
+        _ => range,
     }
 }
 
 /// `11.9 to 12.8 s`: the unit once where both have the same.
-fn range(unit: Unit, (low, high): (f64, f64)) -> String {
+pub fn range(unit: Unit, (low, high): (f64, f64)) -> String {
     let (low, high) = (unit.show(low), unit.show(high));
     match (low.split_once(' '), high.split_once(' ')) {
         _ if low == high => high,

@@ -1,12 +1,11 @@
 //! `haul bench files`: operations on files against threads, in one directory and in several.
 
 use super::document::{Cell, Document, Rows, Section, Table};
-use super::figure::{against, lines_of, peak, with_missing};
+use super::figure::{against, peak, with_missing};
 use super::point::{Metric, Point, capital, factors, grouped, number as number_of};
 use super::verdict::{beside, few, ranked, troubles};
 use crate::plot::Unit;
-use crate::plot::ruler::times;
-use crate::plot::unit::digits;
+use crate::plot::unit::{digits, quotient};
 use crate::record::ENOUGH;
 use crate::stats::Verdict;
 
@@ -55,17 +54,13 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
             .iter()
             .filter_map(|line| Some(format!("{}: {}.", capital(&line_name(line[0])), peak(line, "threads", metric)?)))
             .collect();
-        let rates = lines_of(&sound, "threads", metric, &line_name);
         let mut caption = with_missing(sentences.join(" "), group);
-        let work = same_work(group);
-        if let Err(why) = &work {
-            caption = format!("{caption} {why}");
-        }
-        section.draw(against(&format!("Rate: {what}"), caption, "threads", metric, rates));
-        if work.is_ok() {
-            let durations = lines_of(&sound, "threads", Metric::Whole, &line_name);
+        let unequal = unequal_work(group);
+        caption += &unequal.as_ref().map_or(String::new(), |why| format!(" Durations are not drawn: {why}"));
+        section.draw(against(&format!("Rate: {what}"), caption, "threads", metric, &sound, &line_name));
+        if unequal.is_none() {
             let caption = with_missing("Until all files were done, counted or not.".into(), group);
-            section.draw(against(&format!("Duration: {what}"), caption, "threads", Metric::Whole, durations));
+            section.draw(against(&format!("Duration: {what}"), caption, "threads", Metric::Whole, &sound, &line_name));
         }
     }
     document.sections.push(section);
@@ -88,21 +83,23 @@ fn partial(group: &[&Point<'_>], name: &dyn Fn(&Point<'_>) -> String) -> Option<
     })
 }
 
-/// Whether all points did the same work from beginning to end, so that their durations compare; else why not.
-fn same_work(group: &[&Point<'_>]) -> Result<(), String> {
+/// Why durations do not compare; `None` where all points did the same work from beginning to end.
+fn unequal_work(group: &[&Point<'_>]) -> Option<String> {
     let good = || group.iter().filter(|p| p.good() > 0);
     let timed = |p: &Point<'_>| p.samples.iter().any(|s| s.counts() && s.more.get("limited_by_duration").is_some_and(|v| v == true));
     if good().any(|p| timed(p)) {
-        return Err("Durations are not drawn: some operations ended with their time and not with their work.".into());
+        return Some("some operations ended with their time and not with their work.".into());
     }
-    let files =
-        |p: &&Point<'_>| p.median_of(|s| s.more.get("whole_files").and_then(number_of).or(s.files.or(s.operations).map(|n| n as f64)));
-    let (least, most) = good().filter_map(files).fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), n| (a.min(n), b.max(n)));
-    if most <= least {
-        return Ok(());
-    }
-    let (least, most) = (digits(least), digits(most));
-    Err(format!("Durations are not drawn: the points did different work, from {least} to {most} files. With --total each does the same."))
+    let files = good().filter_map(|p| files_of(p, "whole_files"));
+    let (least, most) = files.fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), n| (a.min(n), b.max(n)));
+    let words =
+        || format!("the points did different work, from {} to {} files. With --total each does the same.", digits(least), digits(most));
+    (most > least).then(words)
+}
+
+/// A number of files among the other results, else the files that count.
+fn files_of(point: &Point<'_>, name: &str) -> Option<f64> {
+    point.median_of(|s| s.more.get(name).and_then(number_of).or(s.files.or(s.operations).map(|n| n as f64)))
 }
 
 fn threads_words(point: &Point<'_>) -> String {
@@ -124,23 +121,21 @@ fn apart_or_together(lines: &[Vec<&Point<'_>>], metric: Metric) -> Option<String
     let found = beside(own, shared, metric)?;
     let threads = threads_words(own);
     Some(match found.verdict {
-        Verdict::Slower => format!("With {threads} own directories are {} as fast as one shared directory.", times(found.ratio)),
-        Verdict::Faster => format!("With {threads} one shared directory is {} as fast as own directories.", times(1.0 / found.ratio)),
-        Verdict::NotSignificant => {
-            format!("With {threads} the difference between own directories and a shared one is not significant.")
+        Verdict::Slower => format!("With {threads} own directories are {} times as fast as one shared directory.", quotient(found.ratio)),
+        Verdict::Faster => {
+            format!("With {threads} one shared directory is {} times as fast as own directories.", quotient(1.0 / found.ratio))
         }
+        Verdict::NotSignificant => format!("With {threads} the difference between own directories and a shared one is not significant."),
     })
 }
 
 fn table(group: &[&Point<'_>], what: &str) -> Table {
     let plain = |p: &Point<'_>, metric: Metric, by: f64| p.summary(metric).map(|s| digits(s.median / by));
-    let total =
-        |p: &Point<'_>| p.median_of(|s| s.more.get("asked_files").and_then(number_of).or(s.files.or(s.operations).map(|n| n as f64)));
     Rows::of(group)
         .number("Threads", 0, |p| p.shown("threads"))
         .number("File size", 6, |p| p.shown("file_size"))
         .number("Files per thread", 7, |p| p.shown("file_count"))
-        .number("Total", 5, |p| total(p).map(digits))
+        .number("Total", 5, |p| files_of(p, "asked_files").map(digits))
         .name("Same dir", 0, |p| p.shown("same_dir"))
         .number("Done", 1, |p| {
             let done = p.median_of(|s| s.more.get("share").and_then(number_of)).map(percent);

@@ -69,7 +69,7 @@ pub fn sentences(header: &Header, samples: &[Sample], width: usize) -> String {
 /// Which runs are compared: each with the first of its kind; the first of a kind with the first of all.
 fn pairs(runs: &[Record]) -> Vec<(usize, usize)> {
     let first = |kind: Kind| runs.iter().position(|run| run.0.kind == kind).unwrap_or(0);
-    (1..runs.len()).map(|at| (first(runs[at].0.kind), at)).map(|(first, at)| if first == at { (0, at) } else { (first, at) }).collect()
+    (1..runs.len()).map(|at| (first(runs[at].0.kind), at)).map(|(first, at)| (if first == at { 0 } else { first }, at)).collect()
 }
 
 fn differences(runs: &[Record]) -> Vec<Section> {
@@ -137,7 +137,7 @@ fn setup(header: &Header, samples: &[Sample]) -> Section {
         fact(&format!("Interface {}", interface.name), Some(speed + &mtu));
     }
     fact("haul", Some(host.haul.clone()));
-    fact("Command", Some(words(&header.command)));
+    fact("Command", shlex::try_join(header.command.iter().map(String::as_str)).ok());
     facts.extend(settings::words(&header.settings));
     let caches: std::collections::BTreeSet<&str> = samples.iter().filter_map(|s| s.caches.as_deref()).collect();
     facts.extend((!caches.is_empty()).then(|| ("Page cache before".to_string(), caches.into_iter().collect::<Vec<_>>().join("; "))));
@@ -157,22 +157,10 @@ fn setup(header: &Header, samples: &[Sample]) -> Section {
         section.tables.push(places.table("Places"));
     }
     if !header.tools.is_empty() {
-        let tools = Rows::of(&header.tools).name("Tool", 0, |tool| tool.name.clone()).name("Version", 1, |tool| tool.version.clone()).name(
-            "Program",
-            1,
-            |tool| tool.path.clone(),
-        );
-        section.tables.push(tools.table("Tools"));
+        let tools = Rows::of(&header.tools).name("Tool", 0, |tool| tool.name.clone()).name("Version", 1, |tool| tool.version.clone());
+        section.tables.push(tools.name("Program", 1, |tool| tool.path.clone()).table("Tools"));
     }
     section
-}
-
-fn words(command: &[String]) -> String {
-    let quoted = |word: &String| match word.is_empty() || word.contains(|c: char| c.is_whitespace() || "'\"\\$`;&|<>()*?#".contains(c)) {
-        true => format!("'{}'", word.replace('\'', "'\\''")),
-        false => word.clone(),
-    };
-    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn how_to_read() -> Section {

@@ -7,14 +7,9 @@ use sha2::{Digest, Sha256};
 use super::document::{Document, Section, Table};
 use super::point::capital;
 use crate::plot::svg::{escape, swatch};
-use crate::plot::{Chart, KEY};
+use crate::plot::{Chart, KEY, svg};
 
 const STYLE: &str = include_str!("style.css");
-
-/// Widths that drawings are made in: for a telephone, beside each other, alone. The style sheet shows the one that fits.
-const NARROW: f64 = 340.0;
-const HALF: f64 = 540.0;
-const WIDE: f64 = 880.0;
 
 /// Characters from which on a text, or a number, may be broken anywhere.
 const LONG: usize = 24;
@@ -46,12 +41,8 @@ pub fn page(documents: &[Document], differences: &[Section]) -> String {
         }
         out += "</ol>\n";
     }
-    for (at, difference) in differences.iter().enumerate() {
-        out += &section(difference, &format!("x{at}"));
-    }
-    for (at, document) in documents.iter().enumerate() {
-        out += &run(document, at, several);
-    }
+    out.extend(differences.iter().enumerate().map(|(at, difference)| section(difference, &format!("x{at}"))));
+    out.extend(documents.iter().enumerate().map(|(at, document)| run(document, at, several)));
     out + "</main>\n</body>\n</html>\n"
 }
 
@@ -59,65 +50,45 @@ fn run(document: &Document, at: usize, several: bool) -> String {
     let (tag, number) = if several { ("h2", format!("Run {}: ", at + 1)) } else { ("h1", String::new()) };
     let mut out = format!("<article id=\"run-{}\">\n<header>\n<{tag}>{number}{}</{tag}>\n", at + 1, escape(&document.title));
     out += "<div class=\"answer\">\n";
-    for sentence in &document.main {
-        out += &format!("<p class=\"main\">{}</p>\n", escape(sentence));
-    }
-    if !document.troubles.is_empty() {
-        out += "<ul class=\"troubles\">\n";
-        for trouble in &document.troubles {
-            out += &format!("<li>{}</li>\n", escape(trouble));
-        }
-        out += "</ul>\n";
-    }
+    out.extend(document.main.iter().map(|sentence| format!("<p class=\"main\">{}</p>\n", escape(sentence))));
+    out += &list("<ul class=\"troubles\">", document.troubles.iter().map(|trouble| escape(trouble)));
     out += &format!("</div>\n<p class=\"place\">{}</p>\n</header>\n", escape(&document.place));
-    for (place, part) in document.sections.iter().enumerate() {
-        out += &section(part, &format!("r{at}s{place}"));
-    }
+    out.extend(document.sections.iter().enumerate().map(|(place, part)| section(part, &format!("r{at}s{place}"))));
     if !document.notes.is_empty() {
-        out += "<section>\n<h2>Notes</h2>\n<ul>\n";
-        for note in &document.notes {
-            out += &format!("<li>{}</li>\n", escape(&capital(note)));
-        }
-        out += "</ul>\n</section>\n";
+        let notes = list("<ul>", document.notes.iter().map(|note| escape(&capital(note))));
+        out += &format!("<section>\n<h2>Notes</h2>\n{notes}</section>\n");
     }
-    for (place, part) in document.setup.iter().enumerate() {
-        out += &section(part, &format!("r{at}u{place}"));
-    }
+    out.extend(document.setup.iter().enumerate().map(|(place, part)| section(part, &format!("r{at}u{place}"))));
     out + "</article>\n"
+}
+
+/// An unordered list; nothing without items.
+fn list(begin: &str, items: impl Iterator<Item = String>) -> String {
+    let items: String = items.map(|item| format!("<li>{item}</li>\n")).collect();
+    if items.is_empty() { items } else { format!("{begin}\n{items}</ul>\n") }
 }
 
 fn section(section: &Section, id: &str) -> String {
     let mut out = format!("<section>\n<h2>{}</h2>\n", escape(&section.title));
-    for paragraph in &section.paragraphs {
-        out += &format!("<p>{}</p>\n", escape(paragraph));
-    }
+    out.extend(section.paragraphs.iter().map(|paragraph| format!("<p>{}</p>\n", escape(paragraph))));
     if !section.charts.is_empty() {
-        out += "<div class=\"pair\">\n";
-        for (at, chart) in section.charts.iter().enumerate() {
-            out += &figure(chart, section.charts.len() == 1, &format!("{id}c{at}"));
-        }
-        out += "</div>\n";
+        let figures: String = section.charts.iter().enumerate().map(|(at, chart)| figure(chart, &format!("{id}c{at}"))).collect();
+        out += &format!("<div class=\"pair\">\n{figures}</div>\n");
     }
-    for table in &section.tables {
-        out += &table_of(table);
-    }
+    out.extend(section.tables.iter().map(table_of));
     out + "</section>\n"
 }
 
-fn figure(chart: &Chart, wide: bool, id: &str) -> String {
-    let (class, width) = if wide { ("wide", WIDE) } else { ("half", HALF) };
-    let mut out = format!("<figure class=\"{class}\">\n<h3>{}</h3>\n", escape(&chart.title));
-    let legend = chart.legend();
-    if !legend.is_empty() {
-        out += "<ul class=\"legend\">";
-        for (name, look) in legend {
-            out += &format!("<li>{} {}</li>", swatch(look), escape(name));
-        }
-        out += "</ul>\n";
-    }
-    out += &format!("<div class=\"large\">{}</div>\n", crate::plot::svg(chart, &format!("{id}l"), width));
-    out += &format!("<div class=\"small\">{}</div>\n", crate::plot::svg(chart, &format!("{id}s"), NARROW));
-    out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(KEY))
+fn figure(chart: &Chart, id: &str) -> String {
+    let legend = chart.legend().into_iter().enumerate().map(|(look, name)| format!("{} {}", swatch(look), escape(name)));
+    format!(
+        "<figure>\n<h3>{}</h3>\n{}{}\n<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n",
+        escape(&chart.title),
+        list("<ul class=\"legend\">", legend),
+        svg(chart, id),
+        escape(&chart.caption),
+        escape(KEY)
+    )
 }
 
 fn class(names: &[(&str, bool)]) -> String {
@@ -141,14 +112,9 @@ fn table_of(table: &Table) -> String {
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
             let long = cell.text.chars().count() > if column.numeric { LONG_NUMBER } else { LONG };
             let class = class(&[("bad", cell.bad), ("number", column.numeric), ("long", long)]);
-            let text = escape(&cell.text);
+            let (begin, end) = if at == 0 { ("th scope=\"row\"", "th") } else { ("td", "td") };
             // On a narrow screen each cell is a line with the column's name before it.
-            let name = escape(&column.name);
-            out += &if at == 0 {
-                format!("<th scope=\"row\"{class} data-name=\"{name}\">{text}</th>")
-            } else {
-                format!("<td{class} data-name=\"{name}\">{text}</td>")
-            };
+            out += &format!("<{begin}{class} data-name=\"{}\">{}</{end}>", escape(&column.name), escape(&cell.text));
         }
         out += "</tr>\n";
     }

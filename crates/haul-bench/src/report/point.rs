@@ -24,8 +24,6 @@ pub enum Metric {
     Seconds,
     /// Bytes a second.
     Rate,
-    /// The same, of a network.
-    Network,
     Files,
     Operations,
     /// Seconds until all of the work was done, counted or not.
@@ -40,7 +38,7 @@ impl Metric {
     pub fn of(self, sample: &Sample) -> Option<f64> {
         let value = match self {
             Metric::Seconds => sample.seconds,
-            Metric::Rate | Metric::Network => sample.rate(),
+            Metric::Rate => sample.rate(),
             Metric::Files => sample.files_rate(),
             Metric::Operations => sample.operations_rate(),
             Metric::Whole => sample.more.get("whole_seconds").and_then(Value::as_f64).or(sample.seconds),
@@ -54,7 +52,6 @@ impl Metric {
         match self {
             Metric::Seconds | Metric::Whole | Metric::Processor => Unit::Seconds,
             Metric::Rate => Unit::Rate,
-            Metric::Network => Unit::Network,
             Metric::Files => Unit::PerSecond("files"),
             Metric::Operations => Unit::PerSecond("operations"),
             Metric::Peak => Unit::Bytes,
@@ -65,7 +62,7 @@ impl Metric {
     pub fn words(self) -> &'static str {
         match self {
             Metric::Seconds | Metric::Whole => "Time",
-            Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => "Rate",
+            Metric::Rate | Metric::Files | Metric::Operations => "Rate",
             Metric::Processor => "CPU time",
             Metric::Peak => "Peak memory",
         }
@@ -74,9 +71,7 @@ impl Metric {
     /// Seconds for a unit of work, so that less is better for every metric.
     pub fn costs(self, values: &[f64]) -> Vec<f64> {
         match self {
-            Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => {
-                values.iter().filter(|v| **v > 0.0).map(|v| 1.0 / v).collect()
-            }
+            Metric::Rate | Metric::Files | Metric::Operations => values.iter().filter(|v| **v > 0.0).map(|v| 1.0 / v).collect(),
             _ => values.to_vec(),
         }
     }
@@ -128,14 +123,11 @@ impl<'a> Point<'a> {
     /// `WRONG 1 of 3, timeout 1 of 3`; `None` where all went well.
     pub fn failures_in_words(&self) -> Option<String> {
         let tried = self.tried();
-        let words: Vec<String> = self
-            .failures()
-            .into_iter()
-            .map(|(outcome, count)| match outcome {
-                Outcome::Missing => "not on this machine".to_string(),
-                _ => format!("{} {count} of {tried}", outcome.words()),
-            })
-            .collect();
+        let words = |(outcome, count): (Outcome, usize)| match outcome {
+            Outcome::Missing => "not on this machine".to_string(),
+            _ => format!("{} {count} of {tried}", outcome.words()),
+        };
+        let words: Vec<String> = self.failures().into_iter().map(words).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
 
@@ -172,21 +164,10 @@ impl<'a> Point<'a> {
         let words: Vec<String> = names.filter_map(|name| Some(factor_words(name, self.factors.get(name)?))).collect();
         words.join(", ")
     }
-
-    /// The values of some factors, to find points that differ in others.
-    pub fn key(&self, factors: &[&str]) -> String {
-        // No value in JSON has a line break: absent ones have an empty line.
-        factors.iter().map(|factor| self.factors.get(*factor).map(ToString::to_string).unwrap_or_default() + "\n").collect()
-    }
 }
 
-/// A number in JSON or in text.
 pub fn number(value: &Value) -> Option<f64> {
-    let number = match value {
-        Value::String(text) => text.trim().parse().ok(),
-        value => value.as_f64(),
-    };
-    number.filter(|n: &f64| n.is_finite())
+    value.as_f64().filter(|n| n.is_finite())
 }
 
 /// `same_dir` is `same directory`.
@@ -243,25 +224,30 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
+/// The items that have the same key, in the order of the first of each.
+pub fn gathered<T, K: Ord>(items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
+    let mut at: BTreeMap<K, usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for item in items {
+        let place = *at.entry(key(&item)).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(item);
+    }
+    groups
+}
+
 fn name(sample: &Sample) -> &str {
     if sample.contender.trim().is_empty() { "(no name)" } else { &sample.contender }
 }
 
 /// The samples by contender and factors: contenders in the order in which they were first measured, factors by size.
 pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
-    let mut at: BTreeMap<String, usize> = BTreeMap::new();
-    let mut found: Vec<Point<'_>> = Vec::new();
-    let mut contenders: BTreeMap<&str, usize> = BTreeMap::new();
-    for sample in samples {
-        let next = contenders.len();
-        contenders.entry(name(sample)).or_insert(next);
-        let place = *at.entry(sample.key()).or_insert_with(|| {
-            found.push(Point { contender: name(sample), factors: &sample.factors, samples: Vec::new() });
-            found.len() - 1
-        });
-        found[place].samples.push(sample);
-    }
-    found.sort_by(|a, b| by_factors(a, b).then(contenders.get(a.contender).cmp(&contenders.get(b.contender))));
+    let groups = gathered(samples, |sample| sample.key());
+    let mut found: Vec<Point<'_>> =
+        groups.into_iter().map(|samples| Point { contender: name(samples[0]), factors: &samples[0].factors, samples }).collect();
+    found.sort_by(by_factors);
     found
 }
 
@@ -283,13 +269,8 @@ fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
 
 /// The names of all factors, varied or constant.
 pub fn factors<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in points.iter().flat_map(|point| point.factors.keys()) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names
+    let names = points.iter().flat_map(|point| point.factors.keys());
+    gathered(names, |name| name.as_str()).into_iter().map(|same| same[0].as_str()).collect()
 }
 
 /// The factors that have several values among the points, or that some points lack.
@@ -298,16 +279,8 @@ pub fn varied<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
     factors(points).into_iter().filter(differs).collect()
 }
 
-/// Points that have the same values of these factors, in the order of the first of each.
+/// Points that have the same values of these factors.
 pub fn grouped<'p, 'a>(points: &[&'p Point<'a>], by: &[&str]) -> Vec<Vec<&'p Point<'a>>> {
-    let mut at: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<&'p Point<'a>>> = Vec::new();
-    for point in points {
-        let place = *at.entry(point.key(by)).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[place].push(point);
-    }
-    groups
+    let key = |point: &&Point<'_>| by.iter().map(|factor| point.factors.get(*factor).map(ToString::to_string)).collect::<Vec<_>>();
+    gathered(points.iter().copied(), key)
 }

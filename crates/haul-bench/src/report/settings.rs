@@ -4,23 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::point::{capital, factor_value};
+use super::point::{factor_title, factor_value};
 use crate::plot::Unit;
-
-/// Names that say more than the key.
-const NAMES: [(&str, &str); 11] = [
-    ("file_count", "Files per thread"),
-    ("files_per_dir", "Files per directory"),
-    ("total", "Files in all"),
-    ("same_dir", "Shared directories"),
-    ("verify_read", "Verify content"),
-    ("duration_seconds", "Time limit of an operation"),
-    ("limit_seconds", "Time limit of a copy"),
-    ("seconds", "Time of a measurement"),
-    ("repeat", "Repetitions"),
-    ("seed", "Seed of the order"),
-    ("source_bytes", "Source size"),
-];
 
 /// Shown elsewhere on the page, or for programs.
 const LEFT_OUT: [&str; 7] = ["caches", "caches_before", "extrapolate_bytes", "source_hash", "source", "destination", "host"];
@@ -41,8 +26,7 @@ pub fn words(settings: &BTreeMap<String, Value>) -> Vec<(String, String)> {
 }
 
 fn title(key: &str) -> String {
-    let known = NAMES.iter().find(|(of, _)| *of == key).map(|(_, name)| name.to_string());
-    known.unwrap_or_else(|| capital(&key.trim_end_matches("_seconds").trim_end_matches("_bytes").replace('_', " ")))
+    factor_title(key.trim_end_matches("_seconds").trim_end_matches("_bytes"))
 }
 
 /// `None` if it is not set.

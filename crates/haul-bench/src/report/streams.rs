@@ -1,7 +1,7 @@
 //! `haul bench net`: rates against streams, in each direction.
 
 use super::document::{Document, Rows, Section, Table};
-use super::figure::{against, lines_of, peak, with_missing};
+use super::figure::{against, gigabits, peak, with_missing};
 use super::point::{Metric, Point, capital, factor_title, factors, grouped};
 use super::verdict::{ranked, troubles};
 use crate::net::{Limit, ROUND_TRIP};
@@ -10,11 +10,12 @@ use crate::plot::unit::digits;
 
 const RATE: Metric = Metric::Rate;
 
-fn direction_words(direction: &str) -> String {
-    match direction {
-        "out" => format!("{} (from here)", capital(direction)),
-        "in" => format!("{} (to here)", capital(direction)),
-        other => capital(other),
+fn line_name(point: &Point<'_>) -> String {
+    let direction = capital(&point.described(&["streams"]));
+    match direction.as_str() {
+        "Out" => "Out (from here)".into(),
+        "In" => "In (to here)".into(),
+        _ => direction,
     }
 }
 
@@ -25,29 +26,26 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     document.troubles.extend(troubles(points, &|p| p.described(&[])));
     let others: Vec<&str> = factors(points).into_iter().filter(|name| *name != "streams").collect();
     let groups = grouped(points, &others);
-    let line_name = |p: &Point<'_>| direction_words(&p.described(&["streams"]));
     let sentence = |group: &Vec<&Point<'_>>| {
         let limit = ranked(group, RATE).first().and_then(|best| Limit::from_word(best.limit()?));
         let limit = limit.map_or(String::new(), |limit| format!(" Limited by {}.", limit.sentence()));
-        Some(format!("{}: {}.{limit}", line_name(group[0]), peak(group, "streams", Metric::Network)?))
+        Some(format!("{}: {}.{limit}", line_name(group[0]), peak(group, "streams", RATE)?))
     };
-    let sentences: Vec<String> = groups.iter().filter_map(sentence).collect();
-    document.main = sentences.clone();
-    if sentences.is_empty() {
+    document.main = groups.iter().filter_map(sentence).collect();
+    let caption = with_missing(document.main.join(" "), points);
+    if document.main.is_empty() {
         document.main.push("Nothing was transferred, so there is no rate.".into());
     }
     if let Some(median) = asked.iter().find_map(|p| p.latency(|l| l.p50)) {
         document.main.push(format!("A round trip takes {}.", Unit::Seconds.show(median)));
     }
     let mut section = Section::titled("Streams and directions");
-    let lines = lines_of(&groups, "streams", RATE, &line_name);
-    let caption = with_missing(sentences.join(" "), points);
-    section.draw(against("Rate against streams", caption, "streams", RATE, lines));
-    section.tables.push(net_table(points));
+    section.draw(against("Rate against streams", caption, "streams", RATE, &groups, &line_name));
+    section.tables.push(table(points));
     document.sections.push(section);
 }
 
-fn net_table(points: &[&Point<'_>]) -> Table {
+fn table(points: &[&Point<'_>]) -> Table {
     let limit = |p: &Point<'_>| p.limit().map(|limit| Limit::from_word(limit).map_or(limit, |known| known.word()).replace('-', " "));
     // CPU seconds of haul and ssh for each GiB.
     let processor = |side: &'static str| {
@@ -59,17 +57,14 @@ fn net_table(points: &[&Point<'_>]) -> Table {
             used.map(|v| Unit::Seconds.show(v))
         }
     };
-    with_factors(Rows::of(points), &factors(points))
+    let varied = factors(points).into_iter().fold(Rows::of(points), |rows, name| rows.name(&factor_title(name), 0, |p| p.shown(name)));
+    varied
         .measured(RATE, "Rate")
-        .number("Gbit/s", 2, |p| p.summary(RATE).map(|s| digits(s.median * 8.0 / 1e9)))
+        .number("Gbit/s", 2, |p| p.summary(RATE).map(|s| gigabits(s.median)))
         .number("Files/s", 4, |p| p.summary(Metric::Files).map(|s| digits(s.median)))
         .name("Limited by", 4, |p| limit(p))
         .number("Connections", 7, |p| p.median_of(|s| s.more.get("links")?.as_f64()).map(digits))
         .number("CPU time per GiB here", 8, processor("here"))
         .number("CPU time per GiB on the remote host", 8, processor("there"))
         .table("Medians by streams")
-}
-
-fn with_factors<'i, 'p, 'a>(rows: Rows<'i, &'p Point<'a>>, names: &[&str]) -> Rows<'i, &'p Point<'a>> {
-    names.iter().fold(rows, |rows, name| rows.name(&factor_title(name), 0, |p| p.shown(name)))
 }

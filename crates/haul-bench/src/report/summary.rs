@@ -98,13 +98,9 @@ fn more(point: &Point<'_>) -> Map<String, Value> {
 
 fn of_change(change: &Change) -> Value {
     let mut out = json!({"contender": change.contender, "factors": change.factors, "of": change.metric.words(), "verdict": change.words()});
-    for (name, summary) in [("first", change.first), ("second", change.second)] {
-        if let Some(summary) = summary {
-            out[name] = json!(summary);
-        }
-    }
-    if let Some(found) = &change.difference {
-        out["time_ratio"] = json!(found);
-    }
+    let mut add = |name: &str, value: Option<Value>| value.into_iter().for_each(|value| out[name] = value);
+    add("first", change.first.map(|summary| json!(summary)));
+    add("second", change.second.map(|summary| json!(summary)));
+    add("time_ratio", change.difference.ok().map(|found| json!(found)));
     out
 }

@@ -1,21 +1,16 @@
 //! The best contender, and whether its lead is significant.
 
-use super::point::{Metric, Point};
-use crate::plot::ruler::{quotient, times};
+use super::point::{Metric, Point, gathered};
 use crate::plot::shortened;
+use crate::plot::unit::quotient;
 use crate::record::Outcome;
-use crate::stats::{Difference, Verdict, difference};
+use crate::stats::{Difference, Verdict, difference, median};
 
 /// Points by cost, the best first, without those that have no number or were wrong even once.
 pub fn ranked<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point<'a>> {
-    let mut with: Vec<(f64, &Point<'a>)> = points
-        .iter()
-        .filter(|point| !point.is_wrong())
-        .filter_map(|point| {
-            let costs = metric.costs(&point.values(metric));
-            (!costs.is_empty()).then(|| (crate::stats::median(&costs), *point))
-        })
-        .collect();
+    let cost = |point: &Point<'_>| Some(metric.costs(&point.values(metric))).filter(|costs| !costs.is_empty()).map(|costs| median(&costs));
+    let right = points.iter().filter(|point| !point.is_wrong());
+    let mut with: Vec<(f64, &Point<'a>)> = right.filter_map(|point| Some((cost(point)?, *point))).collect();
     with.sort_by(|a, b| a.0.total_cmp(&b.0));
     with.into_iter().map(|(_, point)| point).collect()
 }
@@ -32,64 +27,37 @@ pub fn beside(first: &Point<'_>, second: &Point<'_>, metric: Metric) -> Option<D
     difference(&metric.costs(&first.values(metric)), &metric.costs(&second.values(metric)))
 }
 
-/// The best, and those that are not significantly worse.
-pub struct Lead<'p, 'a> {
-    pub best: &'p Point<'a>,
-    pub level: Vec<&'p Point<'a>>,
-    /// The best of those that are shown to be worse, and how much.
-    pub next: Option<(&'p Point<'a>, Difference)>,
-    /// Those that have numbers and are not ranked, because they were wrong.
-    pub wrong: Vec<&'p Point<'a>>,
+/// Whether the second is significantly worse.
+pub fn is_shown(best: &Point<'_>, other: &Point<'_>, metric: Metric) -> bool {
+    beside(best, other, metric).is_some_and(|found| found.verdict == Verdict::Slower)
 }
 
-impl<'p, 'a> Lead<'p, 'a> {
-    /// `None` where nothing has a number.
-    pub fn of(points: &[&'p Point<'a>], metric: Metric) -> Option<Lead<'p, 'a>> {
-        let ranked = ranked(points, metric);
-        let (best, rest) = ranked.split_first()?;
-        let (mut level, mut next) = (Vec::new(), None);
-        for point in rest {
-            match beside(best, point, metric) {
-                Some(found) if found.verdict == Verdict::Slower => {
-                    next = next.or(Some((*point, found)));
-                }
-                _ => level.push(*point),
-            }
-        }
-        let wrong = points.iter().copied().filter(|point| point.is_wrong() && point.good() > 0).collect();
-        Some(Lead { best, level, next, wrong })
-    }
-
-    /// Who is not ranked, and why; empty where all are.
-    pub fn left_out(&self, name: &dyn Fn(&Point<'_>) -> String) -> String {
-        let names: Vec<String> = self.wrong.iter().map(|point| name(point)).collect();
-        if names.is_empty() { String::new() } else { format!(" Not ranked, because of WRONG results: {}.", listed(&names, 4)) }
-    }
-
-    /// In a sentence. `name` is that of a point, `verb` its achievement: `took the least time`.
-    pub fn sentence(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
-        self.order(metric, verb, name) + &self.left_out(name)
-    }
-
-    fn order(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
-        let shown = |point: &Point<'_>| point.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
-        let best = format!("{} {verb}: {}", name(self.best), shown(self.best));
-        let alone = self.level.is_empty() && self.next.is_none();
-        if alone {
-            return format!("{best}. There is nothing to compare it with.");
-        }
-        let next = self.next.as_ref().map_or(String::new(), |(point, found)| {
-            let sure = format!("{} to {}", quotient(found.interval.0), times(found.interval.1));
-            format!(" {} took {} as long ({sure}).", name(point), times(found.ratio))
-        });
-        if self.level.is_empty() {
-            return format!("{best}.{next}");
-        }
-        let few = self.best.good().min(self.level.iter().map(|p| p.good()).min().unwrap_or(0));
-        let others = listed(&self.level.iter().map(|p| format!("{} ({})", name(p), shown(p))).collect::<Vec<_>>(), 4);
+/// Who took least of a metric, and whether others may have taken as little; `None` where nothing has a number.
+pub fn lead(points: &[&Point<'_>], metric: Metric) -> Option<String> {
+    let ranked = ranked(points, metric);
+    let (best, rest) = ranked.split_first()?;
+    let shown = |point: &Point<'_>| point.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
+    let (worse, level): (Vec<&Point<'_>>, Vec<&Point<'_>>) = rest.iter().copied().partition(|point| is_shown(best, point, metric));
+    let mut out = format!("{} took the least time: {}", best.contender, shown(best));
+    if rest.is_empty() {
+        out += ". There is nothing to compare it with.";
+    } else if level.is_empty() {
+        out += ".";
+    } else {
+        let few = level.iter().map(|p| p.good()).min().unwrap_or(0).min(best.good());
+        let others = listed(&level.iter().map(|p| format!("{} ({})", p.contender, shown(p))).collect::<Vec<_>>(), 4);
         let why = if few < 4 { " Fewer than 4 repetitions of each cannot show a difference." } else { "" };
-        format!("{best}, but the difference to {others} is not significant.{why}{next}")
+        out += &format!(", but the difference to {others} is not significant.{why}");
     }
+    if let Some((next, found)) = worse.first().and_then(|next| Some((next, beside(best, next, metric)?))) {
+        let sure = format!("{} to {} times", quotient(found.interval.0), quotient(found.interval.1));
+        out += &format!(" {} took {} times as long ({sure}).", next.contender, quotient(found.ratio));
+    }
+    let wrong: Vec<String> = points.iter().filter(|point| point.is_wrong() && point.good() > 0).map(|p| p.contender.to_string()).collect();
+    if !wrong.is_empty() {
+        out += &format!(" Not ranked, because of WRONG results: {}.", listed(&wrong, 4));
+    }
+    Some(out)
 }
 
 /// `a, b and c`; beyond `most` of them `a, b and 7 more`.
@@ -113,18 +81,13 @@ pub fn few(places: &[String]) -> String {
 
 /// Failures, one sentence for each contender and outcome; `place` says where.
 pub fn troubles(points: &[&Point<'_>], place: &dyn Fn(&Point<'_>) -> String) -> Vec<String> {
-    let mut found: Vec<((&str, Outcome), Vec<&Point<'_>>)> = Vec::new();
-    for (point, outcome) in points.iter().flat_map(|point| point.failures().into_iter().map(move |(outcome, _)| (*point, outcome))) {
-        let key = (point.contender, outcome);
-        match found.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, points)) => points.push(point),
-            None => found.push((key, vec![point])),
-        }
-    }
-    found.into_iter().map(|((contender, outcome), points)| trouble(contender, outcome, &points, place)).collect()
+    let failed = points.iter().flat_map(|point| point.failures().into_iter().map(move |(outcome, _)| (*point, outcome)));
+    let same = gathered(failed, |(point, outcome)| (point.contender.to_string(), *outcome));
+    same.into_iter().map(|group| trouble(group[0].1, &group.iter().map(|(point, _)| *point).collect::<Vec<_>>(), place)).collect()
 }
 
-fn trouble(contender: &str, outcome: Outcome, points: &[&Point<'_>], place: &dyn Fn(&Point<'_>) -> String) -> String {
+fn trouble(outcome: Outcome, points: &[&Point<'_>], place: &dyn Fn(&Point<'_>) -> String) -> String {
+    let contender = points[0].contender;
     let what = match outcome {
         Outcome::Wrong => "wrote copies that are WRONG",
         Outcome::Timeout => "did not end in time",

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use haul_bench::record::host::Interface;
-use haul_bench::record::{Header, Host, Kind, Latency, Outcome, Place, Sample, Tool};
+use haul_bench::record::{Header, Kind, Latency, Outcome, Place, Sample};
 use serde_json::{Value, json};
 
 pub type Made = (Header, Vec<Sample>);
@@ -33,58 +32,33 @@ impl Dice {
 }
 
 pub fn header(kind: Kind) -> Header {
-    let place = |role: &str, address: &str| Place {
-        role: role.into(),
-        address: address.into(),
-        file_system: Some("xfs".into()),
-        device: Some("/dev/mapper/vg0-scratch".into()),
-        mounted_on: Some("/scratch".into()),
-        options: Some("rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota".into()),
-        free: Some(3_400_000_000_000),
+    let options = "rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota";
+    let place = |role: &str, address: &str| {
+        json!({"role": role, "address": address, "file_system": "xfs", "device": "/dev/mapper/vg0-scratch", "mounted_on": "/scratch",
+               "options": options, "free": 3_400_000_000_000_u64})
     };
-    Header {
-        version: haul_bench::record::VERSION,
-        kind,
-        id: format!("7f3a{:04x}", kind as u32 + 11),
-        started: "2026-03-02T08:15:00Z".into(),
-        ended: Some("2026-03-02T09:47:31Z".into()),
-        command: ["haul", "bench", kind.words(), "--repeat", "7", "/scratch/me/set with spaces"].map(String::from).to_vec(),
-        host: Host {
-            name: "login2".into(),
-            kernel: "Linux 6.1.0-28-amd64".into(),
-            system: Some("Debian GNU/Linux 12 (bookworm)".into()),
-            processors: 48,
-            processor: Some("AMD EPYC 7713 64-Core Processor".into()),
-            memory: Some(549_755_813_888),
-            load: Some(0.42),
-            root: false,
-            haul: "0.1.0".into(),
-            interfaces: vec![Interface { name: "ens1f0".into(), speed: Some(25_000), mtu: Some(9000) }],
-        },
-        places: match kind {
+    let header = json!({
+        "version": haul_bench::record::VERSION, "kind": kind, "id": format!("7f3a{:04x}", kind as u32 + 11),
+        "started": "2026-03-02T08:15:00Z", "ended": "2026-03-02T09:47:31Z",
+        "command": ["haul", "bench", kind.words(), "--repeat", "7", "/scratch/me/set with spaces"],
+        "host": {"name": "login2", "kernel": "Linux 6.1.0-28-amd64", "system": "Debian GNU/Linux 12 (bookworm)", "processors": 48,
+                 "processor": "AMD EPYC 7713 64-Core Processor", "memory": 549_755_813_888_u64, "load": 0.42, "haul": "0.1.0",
+                 "interfaces": [{"name": "ens1f0", "speed": 25_000, "mtu": 9000}]},
+        "places": match kind {
             Kind::Files => vec![place("data", "/scratch/me/bench")],
-            Kind::Net => vec![Place { role: "destination".into(), address: "cluster.example.org".into(), ..Place::default() }],
+            Kind::Net => vec![json!({"role": "destination", "address": "cluster.example.org"})],
             Kind::Compare => vec![place("source", "/scratch/me/set"), place("destination", "cluster:/project/me/copy")],
         },
-        tools: vec![
-            Tool { name: "haul".into(), path: "/usr/local/bin/haul".into(), version: Some("haul 0.1.0".into()) },
-            Tool { name: "rsync".into(), path: "/usr/bin/rsync".into(), version: Some("rsync  version 3.2.7  protocol version 31".into()) },
-        ],
-        settings: [
-            ("repeat".to_string(), json!(7)),
-            ("extrapolate".to_string(), json!("13TB")),
-            ("extrapolate_bytes".to_string(), json!(13e12)),
-        ]
-        .into(),
-        notes: vec![
-            "The link was emulated: 30 ms of delay both ways, no loss.".into(),
-            "Caches could not be dropped: that needs root.".into(),
-        ],
-    }
+        "tools": [{"name": "haul", "path": "/usr/local/bin/haul", "version": "haul 0.1.0"},
+                  {"name": "rsync", "path": "/usr/bin/rsync", "version": "rsync  version 3.2.7  protocol version 31"}],
+        "settings": {"repeat": 7, "extrapolate": "13TB", "extrapolate_bytes": 13e12},
+        "notes": ["The link was emulated: 30 ms of delay both ways, no loss.", "Caches could not be dropped: that needs root."],
+    });
+    serde_json::from_value(header).expect("a header")
 }
 
-pub fn factors(pairs: &[(&str, Value)]) -> BTreeMap<String, Value> {
-    pairs.iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
+pub fn factors(object: Value) -> BTreeMap<String, Value> {
+    serde_json::from_value(object).expect("an object")
 }
 
 pub fn sample(contender: &str, factors: BTreeMap<String, Value>, repetition: u32, seconds: f64, files: u64, bytes: u64) -> Sample {
@@ -118,16 +92,8 @@ fn numbered(mut samples: Vec<Sample>) -> Vec<Sample> {
 
 /// Of so many operations.
 pub fn latency(middle: f64, count: u64) -> Latency {
-    let at = |by: f64| middle * by;
-    Latency {
-        count,
-        p50: at(1.0),
-        p90: at(1.9),
-        p99: at(3.2),
-        p999: at(8.0),
-        max: at(11.0),
-        classes: vec![(at(1.0), count / 2), (at(11.0), count / 2)],
-    }
+    let [p50, p90, p99, p999, max] = [1.0, 1.9, 3.2, 8.0, 11.0].map(|by| middle * by);
+    Latency { count, p50, p90, p99, p999, max, classes: vec![(p50, count / 2), (max, count / 2)] }
 }
 
 /// Seven tools: one copies wrongly, one fails, one is not installed.
@@ -218,13 +184,8 @@ pub fn files() -> Made {
                 for (same, rate) in [("Y", shared), ("N", own)] {
                     let rate = rate * dice.jitter(0.1) * if operation == "read" { 4.0 } else { 1.0 };
                     let seconds = 1024.0 / rate;
-                    let point = factors(&[
-                        ("operation", json!(operation)),
-                        ("threads", json!(threads)),
-                        ("file_size", json!(4096)),
-                        ("file_count", json!(1024 / threads)),
-                        ("same_dir", json!(same)),
-                    ]);
+                    let point = json!({"operation": operation, "threads": threads, "file_size": 4096, "file_count": 1024 / threads, "same_dir": same});
+                    let point = factors(point);
                     let mut one = sample(operation, point, repetition, seconds, 1024, 1024 * 4096);
                     one.operations = Some(1024);
                     one.latency = Some(latency(threads as f64 / rate * 0.9, 1024));
@@ -248,8 +209,8 @@ pub fn net() -> Made {
             for (streams, rate) in rates {
                 let bytes = 2_000_000_000u64;
                 let seconds = bytes as f64 / (rate * 1e6 * dice.jitter(0.15));
-                let mut one =
-                    sample("haul", factors(&[("direction", json!(direction)), ("streams", json!(streams))]), repetition, seconds, 0, bytes);
+                let point = factors(json!({"direction": direction, "streams": streams}));
+                let mut one = sample("haul", point, repetition, seconds, 0, bytes);
                 one.files = None;
                 if repetition == 4 && streams == 16 {
                     one = failed(one, Outcome::Failed, "connection reset by peer");
@@ -264,16 +225,8 @@ pub fn net() -> Made {
 /// Zeros, holes, no factors, strings for numbers, numbers out of this world, empty names: of every kind.
 pub fn odd(kind: Kind) -> Made {
     let mut samples = Vec::new();
-    let point = |value: Value| {
-        factors(&[
-            ("threads", value.clone()),
-            ("streams", value.clone()),
-            ("direction", value.clone()),
-            ("operation", value.clone()),
-            ("file_size", value.clone()),
-            ("same_dir", value),
-        ])
-    };
+    let names = ["threads", "streams", "direction", "operation", "file_size", "same_dir"];
+    let point = |value: Value| names.map(|name| (name.to_string(), value.clone())).into();
     let values = [json!(0), json!(null), json!("8"), json!(HOSTILE), json!(-4), json!(1e300), json!([1, {"a": 2}]), json!(1.5), json!("")];
     for (at, value) in values.into_iter().enumerate() {
         for repetition in 0..3 {
