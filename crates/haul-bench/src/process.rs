@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -73,6 +73,14 @@ pub enum Ending {
     Timeout,
     /// It was killed because the whole run was to stop.
     Cancelled,
+}
+
+/// A file in memory with this text, to be read by a program.
+pub fn unnamed(text: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(text)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Runs a program to its end: [`pipe`] of one.

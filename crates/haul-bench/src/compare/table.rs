@@ -141,32 +141,23 @@ fn entry(tool: &mut Tool, key: &str, value: &str) -> Result<(), String> {
         _ => {
             let (key, is_input) = key.strip_prefix("input ").map_or((key, false), |key| (key.trim(), true));
             let routes = ROUTES.replace(' ', ", ");
-            let case = Case::parse(key)
-                .ok_or_else(|| format!("'{key}' is none of version, needs, env, {routes} (with .dir or .file), input ROUTE"))?;
-            match is_input {
-                true => tool.inputs.push((case, value.to_string())),
-                false => tool.commands.push((case, split(value)?)),
+            for key in key.split_whitespace() {
+                let case = Case::parse(key)
+                    .ok_or_else(|| format!("'{key}' is none of version, needs, env, {routes} (with .dir or .file), input ROUTE"))?;
+                match is_input {
+                    true => tool.inputs.push((case, value.to_string())),
+                    false => tool.commands.push((case, split(value)?)),
+                }
             }
         }
     }
     Ok(())
 }
 
-/// Programs with their words: at blanks and at `|`, but for what is between double quotes.
+/// Programs with their words, split as by a shell; a word `|` begins the next program.
 fn split(text: &str) -> Result<Vec<Vec<String>>, String> {
-    let mut stages = vec![Vec::new()];
-    let mut rest = text.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let (word, after) = match first {
-            '"' => rest[1..].split_once('"').ok_or("a quote is not closed")?,
-            _ => rest.split_once([' ', '\t']).unwrap_or((rest, "")),
-        };
-        match word {
-            "|" if first != '"' => stages.push(Vec::new()),
-            word => stages.last_mut().expect("it begins with one").push(word.to_string()),
-        }
-        rest = after.trim_start();
-    }
+    let words = shlex::split(text).ok_or("a quote is not closed")?;
+    let stages: Vec<Vec<String>> = words.split(|word| word == "|").map(<[String]>::to_vec).collect();
     if stages.iter().any(Vec::is_empty) { Err("a command is empty".to_string()) } else { Ok(stages) }
 }
 

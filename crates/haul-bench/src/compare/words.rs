@@ -81,7 +81,7 @@ fn formed(value: &OsStr, form: Option<&str>, name: &str) -> Result<Vec<u8>, Stri
     let bytes = value.as_bytes();
     match form {
         None => Ok(bytes.to_vec()),
-        Some("sh") => Ok(for_shell(bytes)),
+        Some("sh") => shlex::bytes::try_quote(bytes).map(|word| word.into_owned()).map_err(|e| format!("{{{name}}}: {e}")),
         Some("sftp") if bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0)) => {
             Err(format!("{{{name}}} has a line end, for which it has no form"))
         }
@@ -93,19 +93,6 @@ fn formed(value: &OsStr, form: Option<&str>, name: &str) -> Result<Vec<u8>, Stri
         }
         Some(form) => Err(format!("{{{name}:{form}}}: there are only :sh, :sftp, :url and :plain")),
     }
-}
-
-/// One word of a POSIX shell.
-pub fn for_shell(bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![b'\''];
-    for byte in bytes {
-        match byte {
-            b'\'' => out.extend_from_slice(b"'\\''"),
-            byte => out.push(*byte),
-        }
-    }
-    out.push(b'\'');
-    out
 }
 
 /// One word of a batch of sftp(1) or lftp(1).
@@ -165,7 +152,8 @@ mod tests {
 
     #[test]
     fn what_is_quoted_is_read_back_as_it_was() {
-        assert_eq!(fill_line("{src:sh}").unwrap()[0], b"'/a b/$(rm -rf x);'\\''\"\xff'");
+        let split = shlex::bytes::split(&fill_line("{src:sh}").unwrap()[0]).unwrap();
+        assert_eq!(split, [b"/a b/$(rm -rf x);'\"\xff"]);
         assert_eq!(fill_line("{src:sftp}").unwrap()[0], b"\"/a b/$(rm -rf x);'\\\"\xff\"");
         assert_eq!(fill_line("{src:url}").unwrap()[0], b"/a%20b/%24%28rm%20-rf%20x%29%3B%27%22%FF");
         assert!(fill_line("{src:plain}").unwrap_err().contains("shell"));

@@ -6,8 +6,7 @@
 //! ```
 
 use std::ffi::OsString;
-use std::io::{Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,20 +59,10 @@ impl Call {
     }
 
     fn run(&self, bounds: Bounds<'_>) -> Result<Ran> {
-        let input = self.input.as_ref().map(|text| {
-            let mut file = unnamed()?;
-            file.write_all(text)?;
-            file.rewind()?;
-            Ok(file)
-        });
-        let input = input.transpose().map_err(|e: std::io::Error| Error::io(e, "write a command's input"))?;
+        let input = self.input.as_ref().map(|text| process::unnamed(text)).transpose();
+        let input = input.map_err(|e| Error::io(e, "write a command's input"))?;
         process::pipe(&self.stages, &self.env, input, bounds)
     }
-}
-
-/// A file in memory that no name leads to.
-fn unnamed() -> std::io::Result<std::fs::File> {
-    Ok(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?.into())
 }
 
 /// Makes the command of a contender for the copy that goes into the directory of this name.
@@ -88,11 +77,10 @@ pub struct Contender<'a> {
 }
 
 pub struct Comparison<'a> {
-    pub contenders: &'a [Contender<'a>],
+    pub contenders: Vec<Contender<'a>>,
     pub target: &'a dyn Target,
-    pub source: &'a Source,
     /// The source's path, if it is on this machine.
-    pub from: Option<&'a Path>,
+    pub from: Option<PathBuf>,
     pub repeat: u32,
     pub warmup: u32,
     pub seed: u64,
@@ -121,7 +109,7 @@ pub enum Event<'a> {
 impl Comparison<'_> {
     /// Measures all that `run` does not have yet. Errors: what concerns no contender alone, as a destination that is full;
     /// `Cancelled`, and the samples are kept.
-    pub fn measure_all(&self, run: &mut Run, report: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+    pub fn measure_all(&self, source: &Source, run: &mut Run, report: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let rounds = self.warmup + self.repeat;
         let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
         let mut nth = 0;
@@ -137,7 +125,7 @@ impl Comparison<'_> {
                 }
                 report(Event::Begins { nth, of, round: repetition, contender: &contender.name });
                 let name = format!("{}{}", prefix(&run.header), run.samples.len() + 1);
-                let (sample, stuck) = self.measure(contender, repetition, &name, report)?;
+                let (sample, stuck) = self.measure(source, contender, repetition, &name, report)?;
                 report(Event::Ended(&sample));
                 let stopped = sample.outcome == Outcome::Interrupted;
                 run.add(sample)?;
@@ -164,6 +152,7 @@ impl Comparison<'_> {
     /// Also returns the process that cannot be killed, if there is one.
     fn measure(
         &self,
+        source: &Source,
         contender: &Contender<'_>,
         repetition: u32,
         name: &str,
@@ -173,8 +162,8 @@ impl Comparison<'_> {
             contender: contender.name.clone(),
             repetition,
             at: jiff::Timestamp::now().to_string(),
-            files: Some(self.source.files + self.source.links),
-            bytes: Some(self.source.bytes),
+            files: Some(source.files + source.links),
+            bytes: Some(source.bytes),
             caches: Some(self.caches.words.to_string()),
             ..Sample::default()
         };
@@ -189,11 +178,11 @@ impl Comparison<'_> {
         target.make(name)?;
         let ran = self
             .caches
-            .prepare(target.local(), self.from)
+            .prepare(target.local(), self.from.as_deref())
             .and_then(|()| call.run(Bounds { limit: self.limit, cancel: self.cancel, group: self.group }));
         let stuck = ran.as_ref().ok().and_then(|ran| ran.stuck);
         match ran {
-            Ok(ran) => self.evaluate(&ran, &mut sample, name),
+            Ok(ran) => self.evaluate(source, &ran, &mut sample, name),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 sample.outcome = Outcome::Missing;
                 sample.reason = Some(e.to_string());
@@ -221,7 +210,7 @@ impl Comparison<'_> {
         Ok((sample, None))
     }
 
-    fn evaluate(&self, ran: &Ran, sample: &mut Sample, name: &str) {
+    fn evaluate(&self, source: &Source, ran: &Ran, sample: &mut Sample, name: &str) {
         sample.seconds = Some(ran.seconds);
         sample.user = Some(ran.user);
         sample.system = Some(ran.system);
@@ -231,7 +220,7 @@ impl Comparison<'_> {
         }
         let (outcome, reason) = match ran.ending {
             Ending::Exit(0) => {
-                let checked = self.target.open(name).and_then(|copy| verification::check(self.source, &*copy, self.threads, self.cancel));
+                let checked = self.target.open(name).and_then(|copy| verification::check(source, &*copy, self.threads, self.cancel));
                 match checked {
                     Ok(verification) => {
                         sample.more.insert("kept".into(), verification.kept.clone().into());

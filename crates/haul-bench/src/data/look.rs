@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::content::Content;
 use super::plan::{BLOCK, File, Kind, Plan, mtime};
-use super::worker::{BUFFER, Batches, Worker, together};
+use super::worker::{BUFFER, each};
 
 /// The coarsest times of file systems in use: two seconds (FAT).
 const TIME_GRAIN: i64 = 2;
@@ -43,15 +43,6 @@ impl Standing {
     /// Whether this is the same set, or what an interrupted run has left of it.
     pub fn resumes(&self) -> bool {
         self.other == 0 && self.foreign == 0
-    }
-
-    fn add(&mut self, other: Standing) {
-        self.complete += other.complete;
-        self.allocated += other.allocated;
-        self.dirs += other.dirs;
-        self.begun += other.begun;
-        self.example = self.example.take().or(other.example);
-        self.other += other.other;
     }
 }
 
@@ -141,35 +132,35 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     if is_empty(top)? {
         return Ok(Standing::default());
     }
-    let (found, batches) = (Mutex::new(Standing::default()), Batches::new(plan.skeleton.entries()));
-    together(threads, cancel, || {
-        let (mut worker, mut own) = (Worker::new(plan, top), Standing::default());
-        batches.work(cancel, |number| {
-            let file = plan.file(number);
-            let dir = match worker.dir(plan.skeleton.dir_of(number)) {
-                Ok(dir) => dir,
-                Err(e) if is_absent(&e) => return Ok(()),
-                Err(e) => return Err(e),
-            };
-            let target = || if let Kind::Symlink(to) = file.kind { plan.target(number, to) } else { Vec::new() };
-            let name = plan.file_name(number);
-            match look(dir, &name, &file, target)? {
-                Found::Absent => {}
-                Found::Complete => {
-                    own.complete += 1;
-                    if file.kind == Kind::Regular {
-                        own.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(BLOCK);
-                    }
-                }
-                Found::Torn if holds_beginning(dir, &name, &file, &plan.content, cancel)? => own.begun += 1,
-                Found::Torn | Found::Other => {
-                    own.other += 1;
-                    own.example.get_or_insert_with(|| plan.path(number));
+    let found = Mutex::new(Standing::default());
+    each((plan, top), plan.skeleton.entries(), threads, cancel, |[worker, _], number| {
+        let file = plan.file(number);
+        let dir = match worker.dir(plan.skeleton.dir_of(number)) {
+            Ok(dir) => dir,
+            Err(e) if is_absent(&e) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let target = || if let Kind::Symlink(to) = file.kind { plan.target(number, to) } else { Vec::new() };
+        let name = plan.file_name(number);
+        let mut look = look(dir, &name, &file, target)?;
+        if look == Found::Torn && !holds_beginning(dir, &name, &file, &plan.content, cancel)? {
+            look = Found::Other;
+        }
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        match look {
+            Found::Absent => {}
+            Found::Complete => {
+                found.complete += 1;
+                if file.kind == Kind::Regular {
+                    found.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(BLOCK);
                 }
             }
-            Ok(())
-        })?;
-        found.lock().unwrap_or_else(PoisonError::into_inner).add(own);
+            Found::Torn => found.begun += 1,
+            Found::Other => {
+                found.other += 1;
+                found.example.get_or_insert_with(|| plan.path(number));
+            }
+        }
         Ok(())
     })?;
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -188,23 +179,19 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
 pub fn listed(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
     let all = AtomicU64::new(names(top)?.count() as u64);
     let dirs = AtomicU64::new(0);
-    let batches = Batches::new(plan.skeleton.dirs());
-    together(threads, cancel, || {
-        let mut worker = Worker::new(plan, top);
-        batches.work(cancel, |dir| {
-            if dir == 0 {
-                return Ok(());
+    each((plan, top), plan.skeleton.dirs(), threads, cancel, |[worker, _], dir| {
+        if dir == 0 {
+            return Ok(());
+        }
+        match worker.dir(dir) {
+            Ok(opened) => {
+                all.fetch_add(names(opened)?.count() as u64, Ordering::Relaxed);
+                dirs.fetch_add(1, Ordering::Relaxed);
+                Ok(())
             }
-            match worker.dir(dir) {
-                Ok(opened) => {
-                    all.fetch_add(names(opened)?.count() as u64, Ordering::Relaxed);
-                    dirs.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                }
-                Err(e) if is_absent(&e) => Ok(()),
-                Err(e) => Err(e),
-            }
-        })
+            Err(e) if is_absent(&e) => Ok(()),
+            Err(e) => Err(e),
+        }
     })?;
     Ok((all.into_inner(), dirs.into_inner()))
 }

@@ -8,18 +8,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use haul_core::cancel::Cancel;
 use haul_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, fsetxattr, ftruncate, futimens};
 use rustix::fs::{linkat, mkdirat, openat, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
+use serde::Serialize;
 
 use super::look::{Found, admit, holds_beginning, look, room, survey};
 use super::order::mix;
 use super::plan::{File, Kind, Plan, mtime};
-use super::worker::{BUFFER, Batches, Worker, open_top, together};
+use super::worker::{BUFFER, Worker, each, open_top};
 
 /// Failures that are reported; the others are counted.
 const MOST_FAILURES: usize = 20;
@@ -45,8 +46,9 @@ pub struct Tally {
     pub kept: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Made {
+    #[serde(rename = "files")]
     pub entries: u64,
     pub bytes: u64,
     pub dirs: u64,
@@ -54,8 +56,9 @@ pub struct Made {
     pub kept: u64,
     /// Names that could not be made.
     pub failed: u64,
+    #[serde(skip)]
     pub failures: Vec<Error>,
-    pub elapsed: Duration,
+    pub seconds: f64,
     /// A signal stopped it; all files are complete, and the same call resumes.
     pub interrupted: bool,
 }
@@ -95,7 +98,7 @@ pub fn make(plan: &Plan, dir: &Path, how: How<'_>) -> Result<Made> {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let Tally { entries, bytes, dirs, kept } = how.tally;
     let (entries, bytes, dirs, kept) = (of(entries), of(bytes), of(dirs), of(kept));
-    Ok(Made { entries, bytes, dirs, kept, failed, failures, elapsed: began.elapsed(), interrupted })
+    Ok(Made { entries, bytes, dirs, kept, failed, failures, seconds: began.elapsed().as_secs_f64(), interrupted })
 }
 
 struct Work<'a> {
@@ -115,43 +118,37 @@ impl Work<'_> {
         self.dir_times()
     }
 
-    fn together(&self, work: impl Fn(&mut Worker<'_>) -> Result<()> + Sync) -> Result<()> {
-        together(self.how.threads, self.how.cancel, || work(&mut Worker::new(self.plan, self.top)))
+    fn each(&self, count: u64, work: impl Fn(&mut [Worker<'_>; 2], u64) -> Result<()> + Sync) -> Result<()> {
+        each((self.plan, self.top), count, self.how.threads, self.how.cancel, work)
     }
 
     /// Level by level, because a directory needs the one above.
     fn dirs(&self) -> Result<()> {
         for depth in 0..=self.plan.totals().depth {
             let level = self.plan.skeleton.level(depth);
-            let batches = Batches::new(level.end - level.start);
-            self.together(|worker| {
-                batches.work(self.how.cancel, |nth| {
-                    let dir = level.start + nth;
-                    let Some(parent) = self.plan.skeleton.parent(dir) else { return Ok(()) };
-                    match worker.dir(parent).and_then(|above| mkdir(above, &self.plan.dir_name(dir))) {
-                        Ok(true) => drop(self.how.tally.dirs.fetch_add(1, Ordering::Relaxed)),
-                        Ok(false) => {}
-                        Err(e) => self.failed(e, &self.plan.dir_path(dir))?,
-                    }
-                    Ok(())
-                })
+            self.each(level.end - level.start, |[worker, _], nth| {
+                let dir = level.start + nth;
+                let Some(parent) = self.plan.skeleton.parent(dir) else { return Ok(()) };
+                match worker.dir(parent).and_then(|above| mkdir(above, &self.plan.dir_name(dir))) {
+                    Ok(true) => drop(self.how.tally.dirs.fetch_add(1, Ordering::Relaxed)),
+                    Ok(false) => {}
+                    Err(e) => self.failed(e, &self.plan.dir_path(dir))?,
+                }
+                Ok(())
             })?;
         }
         Ok(())
     }
 
     fn files(&self) -> Result<()> {
-        let batches = Batches::new(self.plan.skeleton.entries());
-        self.together(|worker| {
-            batches.work(self.how.cancel, |number| {
-                let file = self.plan.file(number);
-                let made = match file.kind {
-                    Kind::HardLink(_) => return Ok(()),
-                    Kind::Regular => self.regular(worker, number, &file),
-                    Kind::Symlink(to) => self.symlink(worker, number, to, &file),
-                };
-                self.count(made, number)
-            })
+        self.each(self.plan.skeleton.entries(), |[worker, _], number| {
+            let file = self.plan.file(number);
+            let made = match file.kind {
+                Kind::HardLink(_) => return Ok(()),
+                Kind::Regular => self.regular(worker, number, &file),
+                Kind::Symlink(to) => self.symlink(worker, number, to, &file),
+            };
+            self.count(made, number)
         })
     }
 
@@ -160,36 +157,27 @@ impl Work<'_> {
         if self.plan.totals().hard_links == 0 {
             return Ok(());
         }
-        let batches = Batches::new(self.plan.skeleton.entries());
-        self.together(|worker| {
-            let mut there = Worker::new(self.plan, self.top);
-            batches.work(self.how.cancel, |number| {
-                let file = self.plan.file(number);
-                match file.kind {
-                    Kind::HardLink(leader) => self.count(self.hard_link(worker, &mut there, number, leader, &file), number),
-                    _ => Ok(()),
-                }
-            })
+        self.each(self.plan.skeleton.entries(), |[worker, there], number| {
+            let file = self.plan.file(number);
+            match file.kind {
+                Kind::HardLink(leader) => self.count(self.hard_link(worker, there, number, leader, &file), number),
+                _ => Ok(()),
+            }
         })
     }
 
     /// At the end, because creating names in a directory changes its time.
     fn dir_times(&self) -> Result<()> {
-        let batches = Batches::new(self.plan.skeleton.dirs());
-        self.together(|worker| {
-            batches.work(self.how.cancel, |dir| {
-                if dir == 0 {
-                    return Ok(());
-                }
-                let set_time = worker
-                    .dir(dir)
-                    .and_then(|fd| futimens(fd, &times(self.plan.dir_seed(dir))).map_err(|e| Error::io(e.into(), "set time")));
-                // A directory that could not be made was reported before.
-                match set_time {
-                    Err(e) if e.kind() != ErrorKind::NotFound => self.failed(e, &self.plan.dir_path(dir)),
-                    _ => Ok(()),
-                }
-            })
+        self.each(self.plan.skeleton.dirs(), |[worker, _], dir| {
+            if dir == 0 {
+                return Ok(());
+            }
+            let times = times(self.plan.dir_seed(dir));
+            // A directory that could not be made was reported before.
+            match worker.dir(dir).and_then(|fd| futimens(fd, &times).map_err(|e| Error::io(e.into(), "set time"))) {
+                Err(e) if e.kind() != ErrorKind::NotFound => self.failed(e, &self.plan.dir_path(dir)),
+                _ => Ok(()),
+            }
         })
     }
 

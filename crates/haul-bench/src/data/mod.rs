@@ -26,7 +26,7 @@ mod worker;
 pub use look::Standing;
 pub(crate) use make::close;
 pub use make::{How, Made, Tally, make};
-pub use plan::{Bin, File, Histogram, Kind, Options, Plan, Totals, mtime};
+pub use plan::{Bin, File, Kind, Options, Plan, Totals, mtime};
 pub use profile::{Profile, read};
 pub use skeleton::Shape;
 pub use spec::{SizeParser, Spec};

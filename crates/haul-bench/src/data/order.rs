@@ -72,22 +72,3 @@ pub fn share(total: u64, parts: u64, at: u64) -> (u64, u64) {
 pub fn holder(total: u64, parts: u64, at: u64) -> u64 {
     (((u128::from(at) + 1) * u128::from(parts) - 1) / u128::from(total)) as u64
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn an_order_has_every_number_once(count in 1u64..3000, seed: u64) {
-            let order = Order::new(count, seed);
-            let mut places: Vec<u64> = (0..count).map(|number| order.place(number)).collect();
-            for (number, place) in places.iter().enumerate() {
-                prop_assert_eq!(order.number(*place), number as u64);
-            }
-            places.sort_unstable();
-            prop_assert!(places.into_iter().eq(0..count));
-        }
-    }
-}

@@ -2,6 +2,7 @@
 
 use haul_core::entry::Time;
 use haul_core::hash::xxh128;
+use serde::Serialize;
 
 use super::content::Content;
 use super::law::Law;
@@ -29,7 +30,7 @@ pub struct Options {
     pub odd_names: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub files: u64,
     pub symlinks: u64,
@@ -40,11 +41,15 @@ pub struct Totals {
     /// Lengths of the files together.
     pub bytes: u64,
     /// The same without holes.
+    #[serde(rename = "stored_bytes")]
     pub stored: u64,
     /// The same in blocks of `BLOCK` bytes, which a file system must have free.
+    #[serde(skip)]
     pub allocated: u64,
+    #[serde(rename = "largest_bytes")]
     pub largest: u64,
     /// Levels of directories below the top.
+    #[serde(rename = "levels")]
     pub depth: u32,
 }
 
@@ -76,13 +81,11 @@ pub struct File {
     pub seed: u64,
 }
 
-/// Files by size: of each power of two, how many are at least as large and below the next, and their bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram(pub Vec<Bin>);
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Files by size: how many are at least as large as a power of two and below the next, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bin {
     /// Bytes; the first bin is that of empty files, from 0.
+    #[serde(rename = "from_bytes")]
     pub from: u64,
     pub files: u64,
     pub bytes: u64,
@@ -94,7 +97,7 @@ pub struct Plan {
     pub content: Content,
     pub xattrs: u32,
     totals: Totals,
-    histogram: Histogram,
+    histogram: Vec<Bin>,
     laws: Vec<Law>,
     /// The first rank of each law.
     starts: Vec<u64>,
@@ -138,7 +141,7 @@ impl Plan {
             skeleton,
             content: Content::new(options.compressible, options.sparse),
             xattrs: options.xattrs,
-            histogram: Histogram::default(),
+            histogram: Vec::new(),
             laws: spec.laws.clone(),
             starts: starts.collect(),
             order: Order::new(entries, seed ^ 3),
@@ -161,7 +164,7 @@ impl Plan {
             totals.allocated = totals.allocated.checked_add(stored.next_multiple_of(BLOCK)).ok_or(TOO_LARGE)?;
             totals.largest = totals.largest.max(file.size);
         }
-        (self.totals, self.histogram) = (totals, Histogram(bins.into_iter().filter(|bin| bin.files > 0).collect()));
+        (self.totals, self.histogram) = (totals, bins.into_iter().filter(|bin| bin.files > 0).collect());
         Ok(())
     }
 
@@ -169,7 +172,7 @@ impl Plan {
         self.totals
     }
 
-    pub fn histogram(&self) -> &Histogram {
+    pub fn histogram(&self) -> &[Bin] {
         &self.histogram
     }
 

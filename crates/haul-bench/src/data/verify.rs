@@ -9,16 +9,17 @@ use haul_core::cancel::Cancel;
 use haul_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
+use serde::{Serialize, Serializer};
 
 use super::look::{Held, held, is_absent, listed};
 use super::make::Tally;
 use super::plan::{File, Kind, Plan};
-use super::worker::{Batches, Worker, open_top, together};
+use super::worker::{Worker, each, open_top};
 
 /// Differences that are reported; the others are counted.
 const MOST_REPORTED: usize = 20;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Verified {
     pub same: u64,
     /// Bytes that were read and are right.
@@ -38,12 +39,17 @@ impl Verified {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Difference {
     /// Below the top.
+    #[serde(serialize_with = "lossy")]
     pub path: Vec<u8>,
     /// `missing`.
     pub what: String,
+}
+
+fn lossy<S: Serializer>(path: &[u8], to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&String::from_utf8_lossy(path))
 }
 
 enum Answer {
@@ -56,50 +62,35 @@ enum Answer {
 /// `tally` counts what was compared.
 pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &Tally) -> Result<Verified> {
     let top = open_top(dir)?;
-    let (found, batches) = (Mutex::new((Verified::default(), 0u64)), Batches::new(plan.skeleton.entries()));
-    together(threads, cancel, || {
-        let (mut worker, mut there) = (Worker::new(plan, top.as_fd()), Worker::new(plan, top.as_fd()));
-        batches.work(cancel, |number| {
-            let answer = compare(&mut worker, &mut there, number, cancel);
-            tally.entries.fetch_add(1, Ordering::Relaxed);
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            let (sums, present) = &mut *found;
-            let what = match answer {
-                Ok(Answer::Same(bytes)) => {
-                    (sums.same, sums.bytes) = (sums.same + 1, sums.bytes + bytes);
-                    tally.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    *present += 1;
-                    return Ok(());
-                }
-                Ok(Answer::Missing) => {
-                    sums.missing += 1;
-                    "missing".into()
-                }
-                Ok(Answer::Differs(what)) => {
-                    sums.differing += 1;
-                    *present += 1;
-                    what
-                }
-                Err(e) if e.kind() == ErrorKind::Cancelled => return Err(e),
-                Err(e) => {
-                    sums.unreadable += 1;
-                    *present += 1;
-                    format!("{}: {}", e.op(), e.reason())
-                }
-            };
-            if sums.differences.len() < MOST_REPORTED {
-                sums.differences.push(Difference { path: plan.path(number), what });
+    let found = Mutex::new(Verified::default());
+    each((plan, top.as_fd()), plan.skeleton.entries(), threads, cancel, |workers, number| {
+        let answer = compare(workers, number, cancel);
+        tally.entries.fetch_add(1, Ordering::Relaxed);
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sum, what) = match answer {
+            Ok(Answer::Same(bytes)) => {
+                (found.same, found.bytes) = (found.same + 1, found.bytes + bytes);
+                tally.bytes.fetch_add(bytes, Ordering::Relaxed);
+                return Ok(());
             }
-            Ok(())
-        })
+            Ok(Answer::Missing) => (&mut found.missing, "missing".into()),
+            Ok(Answer::Differs(what)) => (&mut found.differing, what),
+            Err(e) if e.kind() == ErrorKind::Cancelled => return Err(e),
+            Err(e) => (&mut found.unreadable, format!("{}: {}", e.op(), e.reason())),
+        };
+        *sum += 1;
+        if found.differences.len() < MOST_REPORTED {
+            found.differences.push(Difference { path: plan.path(number), what });
+        }
+        Ok(())
     })?;
-    let (mut found, present) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (all, dirs) = listed(plan, top.as_fd(), threads, cancel)?;
-    found.extra = all.saturating_sub(present + dirs);
+    found.extra = all.saturating_sub(found.same + found.differing + found.unreadable + dirs);
     Ok(found)
 }
 
-fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, number: u64, cancel: &Cancel) -> Result<Answer> {
+fn compare([worker, there]: &mut [Worker<'_>; 2], number: u64, cancel: &Cancel) -> Result<Answer> {
     let plan = worker.plan;
     let (file, name) = (plan.file(number), plan.file_name(number));
     let dir = match worker.dir(plan.skeleton.dir_of(number)) {

@@ -1,4 +1,4 @@
-//! A worker with its open directories and a buffer, and how work is distributed.
+//! Workers with their open directories and a buffer, and how work is distributed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -76,52 +76,41 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Every number below a count once, in batches. Batches that follow each other are far apart, so that workers are in different
-/// directories.
-pub struct Batches {
+/// Calls `work` for every number below `count` once, in so many threads, with two workers of the thread; the first error stops
+/// all. Batches that follow each other are far apart, so that threads are in different directories.
+pub fn each<'a>(
+    (plan, top): (&'a Plan, BorrowedFd<'a>),
     count: u64,
-    all: u64,
-    step: u64,
-    next: AtomicU64,
-}
-
-impl Batches {
-    pub fn new(count: u64) -> Batches {
-        let all = count.div_ceil(BATCH);
-        Batches { count, all, step: stride(all), next: AtomicU64::new(0) }
-    }
-
-    pub fn work(&self, cancel: &Cancel, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    threads: usize,
+    cancel: &Cancel,
+    work: impl Fn(&mut [Worker<'a>; 2], u64) -> Result<()> + Sync,
+) -> Result<()> {
+    let (all, next, failed) = (count.div_ceil(BATCH), AtomicU64::new(0), Mutex::new(None));
+    let step = stride(all);
+    let batches = || {
+        let mut workers = [Worker::new(plan, top), Worker::new(plan, top)];
         loop {
-            let nth = self.next.fetch_add(1, Ordering::Relaxed);
-            if nth >= self.all {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            if nth >= all {
                 return Ok(());
             }
-            let start = (u128::from(nth) * u128::from(self.step) % u128::from(self.all)) as u64 * BATCH;
-            for number in start..(start + BATCH).min(self.count) {
+            let start = (u128::from(nth) * u128::from(step) % u128::from(all)) as u64 * BATCH;
+            for number in start..(start + BATCH).min(count) {
                 cancel.check()?;
-                each(number)?;
+                work(&mut workers, number)?;
             }
         }
-    }
-}
-
-/// Runs `work` in so many threads; the first error stops all.
-pub fn together(threads: usize, halt: &Cancel, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-    let failed = Mutex::new(None);
+    };
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
-                if let Err(e) = work() {
+                if let Err(e) = batches() {
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                     failed.get_or_insert(e);
-                    halt.set(haul_core::cancel::Stop::Failure);
+                    cancel.set(haul_core::cancel::Stop::Failure);
                 }
             });
         }
     });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(e) => Err(e),
-        None => Ok(()),
-    }
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }

@@ -1,11 +1,10 @@
 //! The settings of a run, and the files and bytes that follow from them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
 
 use super::operation::Operation;
 use super::place::{Layout, Manner, Place};
@@ -17,31 +16,43 @@ const MOST_BUFFERS: u64 = 1 << 30;
 /// Space is given in pieces of this size nearly everywhere.
 const BLOCK: u64 = 4 << 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Count {
+    #[serde(rename = "file_count")]
     Each(u64),
     /// Of all threads together.
+    #[serde(rename = "total")]
     Total(u64),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// In JSON as a run directory has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Settings {
     pub operations: Vec<Operation>,
     /// From 1 to 1,024 each.
     pub threads: Vec<u32>,
     /// Bytes.
+    #[serde(rename = "file_sizes")]
     pub sizes: Vec<u64>,
     /// Whether all threads share their directories; with both values each case is run twice.
     pub same_dir: Vec<bool>,
+    #[serde(flatten)]
     pub count: Count,
     /// At least 1: of one thread, in one directory.
     pub files_per_dir: u64,
     /// Bytes of one read or write; `None` is the file's size, 1 MiB at the most.
+    #[serde(rename = "record_size")]
     pub record: Option<u64>,
+    #[serde(flatten)]
     pub manner: Manner,
     /// No operation is measured, and no preparation made, for longer.
+    #[serde(rename = "duration_seconds", serialize_with = "seconds")]
     pub limit: Option<Duration>,
     pub repeat: u32,
+}
+
+fn seconds<S: Serializer>(limit: &Option<Duration>, to: S) -> std::result::Result<S::Ok, S::Error> {
+    limit.map(|limit| limit.as_secs_f64()).serialize(to)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,30 +133,5 @@ impl Settings {
             return refuse(format!("the run needs {} inodes, {} are free", needs.files, space.files));
         }
         Ok(())
-    }
-
-    pub fn to_settings(&self) -> BTreeMap<String, Value> {
-        let words: Vec<&str> = self.operations.iter().map(|op| op.word()).collect();
-        let (count, total) = match self.count {
-            Count::Each(count) => (Some(count), None),
-            Count::Total(total) => (None, Some(total)),
-        };
-        let all: [(&str, Value); 14] = [
-            ("operations", words.into()),
-            ("threads", self.threads.clone().into()),
-            ("file_sizes", self.sizes.clone().into()),
-            ("same_dir", self.same_dir.clone().into()),
-            ("file_count", count.into()),
-            ("total", total.into()),
-            ("files_per_dir", self.files_per_dir.into()),
-            ("record_size", self.record.into()),
-            ("fsync", self.manner.fsync.into()),
-            ("verify_read", self.manner.verify.into()),
-            ("xattr_size", self.manner.xattr_size.into()),
-            ("xattr_count", self.manner.xattr_count.into()),
-            ("duration_seconds", self.limit.map(|limit| limit.as_secs_f64()).into()),
-            ("repeat", self.repeat.into()),
-        ];
-        all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
     }
 }

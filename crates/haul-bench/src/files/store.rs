@@ -10,7 +10,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
 
 use super::operation::Operation;
-use super::place::{Layout, OpRunner, Place, Task, Tree};
+use super::place::{Layout, OpRunner, Place, TREES, Task};
 use runner::StoreRunner;
 
 mod runner;
@@ -40,10 +40,6 @@ impl StorePlace {
             true => first(self.store.make_dirs(&[(dir, mode)])).map(drop),
             false => Ok(()),
         }
-    }
-
-    fn tree(&self, tree: Tree) -> Dir {
-        self.top.child(tree.leaf().as_bytes())
     }
 
     fn empty(&self, dir: &Dir, cancel: &Cancel) -> Result<()> {
@@ -137,8 +133,8 @@ impl Place for StorePlace {
         if !self.store.caps().dirs {
             return Ok(());
         }
-        for tree in Tree::BOTH {
-            let tree = self.tree(tree);
+        for tree in TREES {
+            let tree = self.top.child(tree.as_bytes());
             self.make_dir(&tree, 0o755)?;
             let dirs: Vec<Dir> = layout.leaves().iter().map(|leaf| tree.child(leaf.as_bytes())).collect();
             for some in dirs.chunks(BATCH) {
@@ -167,11 +163,10 @@ impl Place for StorePlace {
 
     fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>> {
         let dirs = matches!(task.operation, Operation::Mkdir | Operation::Rmdir);
-        let tree = self.tree(if dirs { Tree::First } else { task.shape.tree });
-        let other = self.tree(task.shape.tree.other());
-        let value: Box<[u8]> = task.pattern.parts(task.content(0).key(0), 0, task.manner.xattr_size as u64).flatten().copied().collect();
-        let names = (0..task.manner.xattr_count).map(|at| format!("user.haul-bench-{at}").into_bytes().into_boxed_slice());
-        let xattrs = names.map(|name| (name, value.clone())).collect();
+        let tree = |tree: usize| self.top.child(TREES[tree].as_bytes());
+        let (tree, other) = (tree(if dirs { 0 } else { task.shape.tree }), tree(1 - task.shape.tree));
+        let (names, value) = task.attributes();
+        let xattrs = names.into_iter().map(|name| (name.into_bytes().into(), value.clone().into())).collect();
         let (here, there) = (tree.clone(), other.clone());
         Ok(Box::new(StoreRunner {
             store: self.store.clone(),

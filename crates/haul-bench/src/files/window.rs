@@ -60,6 +60,11 @@ pub struct Done {
     pub requests: u64,
 }
 
+impl Done {
+    /// One file, of which no bytes were moved.
+    pub const ONE: Done = Done { files: 1, bytes: 0, requests: 1 };
+}
+
 impl Tally {
     pub fn beginning(at: u64) -> Tally {
         Tally { began: at, ended: at, ..Tally::default() }
@@ -130,46 +135,5 @@ impl Series {
             Some(((at as u64 + 1) as f64 * STEP as f64 / 1e9, *sum))
         });
         ends.collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FILE: Done = Done { files: 1, bytes: 10, requests: 2 };
-
-    /// A thread that does `count` files of `each` nanoseconds, from `began` on.
-    fn thread(window: &Window, began: u64, each: u64, count: u64) -> Tally {
-        let mut tally = Tally::beginning(began);
-        for at in 0..count {
-            tally.add(FILE, began + at * each, began + (at + 1) * each, window);
-            tally.reached += 1;
-        }
-        tally
-    }
-
-    #[test]
-    fn counting_stops_when_the_first_thread_ends() {
-        let window = Window::default();
-        // The fast one ends after 1000 files of 1 µs each; the slow one takes a hundred times as long for each.
-        let mut all = thread(&window, 0, 1000, 1000);
-        window.close(all.ended);
-        let slow = thread(&window, 5000, 100_000, 1000);
-        assert_eq!((slow.files, slow.requests, slow.reached), (9, 18, 1000));
-        assert_eq!(slow.times.count(), 9);
-        all.merge(&slow);
-        assert_eq!((all.files, all.bytes, all.reached), (1009, 10_090, 2000));
-        assert!((all.seconds(window.end()) - 0.001).abs() < 1e-12);
-        assert!((all.whole() - 0.100_005).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_series_is_that_of_all_threads_together() {
-        let (mut one, mut other) = (Series::default(), Series::default());
-        one.add(5, 7);
-        other.add(3 * STEP + 1, 3);
-        one.merge(&other);
-        assert_eq!(one.sums(), [(0.25, 7), (0.5, 7), (0.75, 7), (1.0, 10)]);
     }
 }

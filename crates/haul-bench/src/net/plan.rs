@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::order::order;
 
 /// The direction of the data, as seen from here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     Out,
     In,
@@ -25,17 +27,23 @@ impl Direction {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// In JSON as a run directory has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Ascending, each once and at least 1.
     pub streams: Vec<u32>,
     pub directions: Vec<Direction>,
     /// How long each point is measured, behind the warm-up.
+    #[serde(serialize_with = "seconds")]
     pub seconds: Duration,
     pub repeat: u32,
     /// Many files of `SMALL` bytes in place of large ones.
     pub small: bool,
     pub seed: u64,
+}
+
+fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(duration.as_secs_f64())
 }
 
 /// Bytes of a small file: the mean of the references' data sets.
@@ -69,20 +77,5 @@ impl Plan {
             }));
         }
         all
-    }
-
-    /// The settings of a run, which is resumed only with the same ones.
-    pub fn settings(&self, host: &str) -> BTreeMap<String, Value> {
-        let directions: Vec<&str> = self.directions.iter().map(|direction| direction.word()).collect();
-        let all: [(&str, Value); 7] = [
-            ("host", host.into()),
-            ("streams", self.streams.clone().into()),
-            ("directions", directions.into()),
-            ("seconds", self.seconds.as_secs_f64().into()),
-            ("repeat", self.repeat.into()),
-            ("small", self.small.into()),
-            ("seed", self.seed.into()),
-        ];
-        all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
     }
 }

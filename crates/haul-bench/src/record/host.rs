@@ -110,8 +110,8 @@ impl Place {
     }
 }
 
-/// The path itself, or the nearest directory above it that exists.
-fn nearest(path: &Path) -> Option<PathBuf> {
+/// The path itself, or the nearest directory above it that exists, without links.
+pub fn nearest(path: &Path) -> Option<PathBuf> {
     let whole = std::path::absolute(path).ok()?;
     whole.ancestors().find_map(|above| above.canonicalize().ok())
 }

@@ -94,7 +94,12 @@ pub struct Run {
 const SHOWN_ONLY: [&str; 2] = ["extrapolate", "extrapolate_bytes"];
 
 fn measured(settings: &BTreeMap<String, Value>) -> BTreeMap<&String, &Value> {
-    settings.iter().filter(|(name, _)| !SHOWN_ONLY.contains(&name.as_str())).collect()
+    settings.iter().filter(|(name, value)| !SHOWN_ONLY.contains(&name.as_str()) && !value.is_null()).collect()
+}
+
+/// Settings by name, as they are kept.
+pub fn settings(of: &impl Serialize) -> BTreeMap<String, Value> {
+    serde_json::to_value(of).and_then(serde_json::from_value).unwrap_or_default()
 }
 
 fn fail(e: std::io::Error, op: &'static str, path: &Path) -> Error {
@@ -233,58 +238,55 @@ pub fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
     fs::rename(&beside, path).map_err(|e| fail(e, "rename", path))
 }
 
-/// One line per sample, for R, pandas and spreadsheets (RFC 4180), with a column for each number and factor.
+/// The columns of the table, and where in the JSON of a sample they are; a column for each factor follows.
+const COLUMNS: [(&str, &str); 20] = [
+    ("number", "/number"),
+    ("contender", "/contender"),
+    ("repetition", "/repetition"),
+    ("at", "/at"),
+    ("outcome", "/outcome"),
+    ("seconds", "/seconds"),
+    ("files", "/files"),
+    ("bytes", "/bytes"),
+    ("operations", "/operations"),
+    ("user_seconds", "/user"),
+    ("system_seconds", "/system"),
+    ("peak_bytes", "/peak"),
+    ("p50_seconds", "/latency/p50"),
+    ("p90_seconds", "/latency/p90"),
+    ("p99_seconds", "/latency/p99"),
+    ("p999_seconds", "/latency/p999"),
+    ("max_seconds", "/latency/max"),
+    ("caches", "/caches"),
+    ("reason", "/reason"),
+    ("command", "/command"),
+];
+
+/// One line per sample, for R, pandas and spreadsheets (RFC 4180).
 pub fn table(samples: &[Sample]) -> String {
     let factors: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.factors.keys()).collect();
-    let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
-    let fixed = |sample: &Sample| {
-        let latency = |of: fn(&Latency) -> f64| number(sample.latency.as_ref().map(of));
-        [
-            ("number", sample.number.to_string()),
-            ("contender", sample.contender.clone()),
-            ("repetition", sample.repetition.to_string()),
-            ("at", sample.at.clone()),
-            ("outcome", sample.outcome.words().to_lowercase()),
-            ("seconds", number(sample.seconds)),
-            ("files", count(sample.files)),
-            ("bytes", count(sample.bytes)),
-            ("operations", count(sample.operations)),
-            ("user_seconds", number(sample.user)),
-            ("system_seconds", number(sample.system)),
-            ("peak_bytes", count(sample.peak)),
-            ("p50_seconds", latency(|l| l.p50)),
-            ("p90_seconds", latency(|l| l.p90)),
-            ("p99_seconds", latency(|l| l.p99)),
-            ("p999_seconds", latency(|l| l.p999)),
-            ("max_seconds", latency(|l| l.max)),
-            ("caches", sample.caches.clone().unwrap_or_default()),
-            ("reason", sample.reason.clone().unwrap_or_default()),
-            ("command", sample.command.join(" ")),
-        ]
-    };
-    let mut out = String::new();
-    let mut line = |cells: Vec<String>| {
-        let quoted: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-        out.push_str(&quoted.join(","));
-        out.push_str("\r\n");
-    };
-    let names = fixed(&Sample::default()).map(|(name, _)| name.to_string());
-    line(names.into_iter().chain(factors.iter().map(ToString::to_string)).collect());
+    let names = COLUMNS.iter().map(|(name, _)| name.to_string()).chain(factors.iter().map(ToString::to_string));
+    let mut out = line(names);
     for sample in samples {
-        let mut cells = fixed(sample).map(|(_, cell)| cell).to_vec();
-        cells.extend(factors.iter().map(|factor| match sample.factors.get(*factor) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-            None => String::new(),
-        }));
-        line(cells);
+        let json = serde_json::to_value(sample).unwrap_or_default();
+        let fixed = COLUMNS.iter().map(|(_, pointer)| cell(json.pointer(pointer)));
+        out += &line(fixed.chain(factors.iter().map(|factor| cell(sample.factors.get(*factor)))));
     }
     out
 }
 
-fn quoted(cell: &str) -> String {
-    if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_string() }
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(words)) => words.iter().map(|word| cell(Some(word))).collect::<Vec<_>>().join(" "),
+        Some(value) => value.to_string(),
+    }
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let quoted = |cell: String| if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell };
+    cells.map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::OpenOptions;
 use haul_core::place::provider::Access;
-use haul_core::rlimit;
 use haul_core::spec::Input;
 use haul_run::hosts::Hosts;
 use haul_run::location::{self, Scheme};
@@ -260,15 +259,7 @@ fn refusal(command: &Command, from: &Input) -> Option<&'static str> {
 /// A signal begins no other line. Copies that are at work stop by themselves; where there are none, and at a second signal, it
 /// ends here.
 fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) -> Result<()> {
-    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return Ok(()) };
-    let hear = move || {
-        for _ in signals.forever() {
-            if stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0 {
-                return crate::signals::leave(Exit::Signal);
-            }
-        }
-    };
-    rlimit::spawn("signals", hear).map(|_| ())
+    crate::signals::listen(move || stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0)
 }
 
 /// A word of a line.

@@ -1,9 +1,11 @@
 //! The flags that backends declare for their own addresses.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use haul_core::place::provider::{Access, Provider, Values};
 use haul_run::registry::PROVIDERS;
@@ -14,11 +16,32 @@ use crate::units;
 
 /// All of them.
 #[derive(Debug)]
-pub struct ConnectArgs(Vec<Arc<dyn Values>>);
+pub struct ConnectArgs {
+    values: Vec<Arc<dyn Values>>,
+    /// Those of the command line, as another haul takes them.
+    pub(super) words: Vec<OsString>,
+}
 
 impl ConnectArgs {
     pub(super) fn resolve(self) -> Access {
-        self.0.into_iter().fold(Access::default(), Access::with)
+        self.values.into_iter().fold(Access::default(), Access::with)
+    }
+
+    fn words(matches: &ArgMatches) -> Vec<OsString> {
+        let mut words = Vec::new();
+        for arg in Self::augment_args(Command::new("all")).get_arguments() {
+            let id = arg.get_id().as_str();
+            let (Some(long), Some(ValueSource::CommandLine)) = (arg.get_long(), matches.value_source(id)) else { continue };
+            match matches.get_raw(id).filter(|_| arg.get_action().takes_values()) {
+                Some(values) => words.extend(values.map(|value| {
+                    let mut word = OsString::from(format!("--{long}="));
+                    word.push(value);
+                    word
+                })),
+                None => words.push(format!("--{long}").into()),
+            }
+        }
+        words
     }
 }
 
@@ -38,8 +61,9 @@ impl FromArgMatches for ConnectArgs {
     }
 
     fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        let words = Self::words(matches);
         let all: Result<Vec<_>, _> = PROVIDERS.iter().map(|provider| provider.read(matches)).collect();
-        Ok(ConnectArgs(all?.into_iter().flatten().collect()))
+        Ok(ConnectArgs { values: all?.into_iter().flatten().collect(), words })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -3,9 +3,6 @@
 #[path = "../remote/agent/network.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod network;
-#[path = "../remote/agent/proxy.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod proxy;
 #[path = "../remote/agent/support.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod support;
@@ -20,7 +17,6 @@ use haul_test::link::{Link, Options};
 use haul_test::program::{Ended, until};
 use serde_json::Value;
 
-use proxy::{DONE, HELLO};
 use support::World;
 
 fn document(ended: &Ended) -> Value {
@@ -140,20 +136,6 @@ fn small_files_are_counted() {
         // Both are counted at the same moments, while some files are on their way.
         assert!(files.is_some_and(|files| (files * 6500.0 / rate - 1.0).abs() < 0.3), "{ended}");
     }
-}
-
-#[test]
-fn an_old_remote_haul_is_reported() {
-    let mut w = World::new("");
-    (w.agent, _) = proxy::tampering(&w, |request, mut frame| {
-        if request == HELLO && frame.kind == DONE {
-            frame.body[0] = 1;
-        }
-        frame.bytes()
-    });
-    let ended = w.haul("bench net --seconds 1 --out run testhost").ends(1);
-    ended.says("speaks version 1 of the protocol").says("--install-agent");
-    assert!(!w.has("run"));
 }
 
 #[test]

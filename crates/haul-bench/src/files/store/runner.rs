@@ -10,9 +10,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, MetaSpec, Receipt, Spec, Store, chunk_size, chunks};
 
 use super::{described, first, landed};
-use crate::files::local::wrong_byte;
 use crate::files::operation::Operation;
-use crate::files::place::{Content, Leaf, OpRunner, Role, Task};
+use crate::files::place::{OpRunner, Task, is_file, leaf};
 use crate::files::window::Done;
 
 /// Bytes of a file that is too large for a bundle and moves at once: as a copy has it.
@@ -47,25 +46,29 @@ impl Read for Bytes<'_> {
 }
 
 impl StoreRunner {
-    fn name(&self, role: Role, index: u64) -> Name {
-        Name::new(&self.here, Leaf::new(role, self.task.thread, index).bytes())
+    fn leaf(&self, letter: char, index: u64) -> Vec<u8> {
+        leaf(letter, self.task.thread, index).into_bytes()
     }
 
-    fn put(&mut self, index: u64) -> Result<Done> {
-        let name = self.name(Role::File, index);
+    /// Whether files of this size move in bundles.
+    fn bundles(&self, size: u64) -> bool {
+        let tuning = &self.store.caps().tuning;
+        size <= tuning.bundle_bytes as u64 && tuning.bundle_files > 0
+    }
+
+    fn put(&mut self, name: &Name, index: u64) -> Result<Done> {
         let (pattern, size) = (&self.task.pattern, self.task.shape.size);
-        let key = self.task.content(index).key(0);
+        let seed = self.task.seed(index, 0);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let entry = Entry { mtime: Time { secs: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }, ..described(&name, size) };
+        let entry = Entry { mtime: Time { secs: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }, ..described(name, size) };
         let caps = self.store.caps();
         let done = Done { files: 1, bytes: size, requests: 1 };
-        if size <= caps.tuning.bundle_bytes as u64 && caps.tuning.bundle_files > 0 {
+        if self.bundles(size) {
             let mut data = std::mem::take(&mut self.buffer);
             data.clear();
-            pattern.parts(key, 0, size).for_each(|part| data.extend_from_slice(part));
-            let new = self.task.operation == Operation::Create;
+            pattern.parts(seed, 0, size).for_each(|part| data.extend_from_slice(part));
+            let direct = self.task.operation == Operation::Create && caps.direct_create;
             let items = vec![Item { entry, at: 0..data.len(), outcome: Outcome::Read }];
-            let direct = new && caps.direct_create;
             let mut bundle = Bundle { items, data, keep: MetaMask::NONE, direct, sync: self.task.manner.fsync, ..Bundle::default() };
             self.store.put_bundle(&mut bundle);
             self.buffer = std::mem::take(&mut bundle.data);
@@ -73,11 +76,11 @@ impl StoreRunner {
         }
         let chunk = chunk_size(CHUNK, size, caps.write);
         let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk, in_place: false, sync: self.task.manner.fsync };
-        let sink = self.store.create(&name, &spec)?;
+        let sink = self.store.create(name, &spec)?;
         let write = || -> Result<u64> {
             let mut receipts = Vec::new();
             for chunk in chunks(size, chunk) {
-                let mut bytes = Bytes { parts: Box::new(pattern.parts(key, chunk.at.start, chunk.at.end)), now: &[] };
+                let mut bytes = Bytes { parts: Box::new(pattern.parts(seed, chunk.at.start, chunk.at.end)), now: &[] };
                 sink.write(chunk.at.clone(), &mut bytes)?;
                 receipts.push(Receipt { index: chunk.index, tag: sink.landed(&chunk)?, hash: None });
             }
@@ -94,26 +97,14 @@ impl StoreRunner {
     }
 
     fn read(&mut self, index: u64) -> Result<Done> {
-        let leaf = Leaf::new(Role::File, self.task.thread, index);
-        let content = self.task.content(index);
         let size = self.task.shape.whole();
-        let Some(entry) = self.listed.remove(leaf.bytes()) else {
-            return Err(Error::new(ErrorKind::NotFound, "read").at(leaf.bytes()));
-        };
-        let short = |got: u64| {
-            let e = Error::new(ErrorKind::Corrupt, "read").at(leaf.bytes());
-            Err(e.because(format!("{got} bytes where {size} were written")))
-        };
+        let entry = self.listed.remove(&self.leaf('f', index)[..]).ok_or_else(|| Error::new(ErrorKind::NotFound, "read"))?;
+        let short = |got: u64| Err(Error::new(ErrorKind::Corrupt, "read").because(format!("{got} bytes where {size} were written")));
         if entry.size != size {
             return short(entry.size);
         }
-        let check = |task: &Task, content: Content, from: u64, bytes: &[u8]| match content.wrong(&task.pattern, from, bytes) {
-            Some(at) if task.manner.verify => Err(wrong_byte(leaf.bytes(), at)),
-            _ => Ok(()),
-        };
-        let done = Done { files: 1, bytes: size, requests: 1 };
-        let caps = self.store.caps();
-        if size <= caps.tuning.bundle_bytes as u64 && caps.tuning.bundle_files > 0 {
+        let done = Done { bytes: size, ..Done::ONE };
+        if self.bundles(size) {
             let mut bundle = Bundle { data: std::mem::take(&mut self.buffer), ..Bundle::default() };
             bundle.clear();
             bundle.push(entry);
@@ -121,10 +112,7 @@ impl StoreRunner {
             self.buffer = std::mem::take(&mut bundle.data);
             return match bundle.items.pop() {
                 Some(Item { outcome: Outcome::Read, at, .. }) if at.len() as u64 == size => {
-                    if self.task.manner.verify {
-                        check(&self.task, content, 0, &self.buffer[at])?;
-                    }
-                    Ok(done)
+                    self.task.verify(index, 0, &self.buffer[at]).map(|()| done)
                 }
                 Some(Item { outcome: Outcome::Read, at, .. }) => short(at.len() as u64),
                 Some(Item { outcome: Outcome::Failed(e), .. }) => Err(e),
@@ -143,9 +131,7 @@ impl StoreRunner {
                 if got == 0 {
                     return short(at);
                 }
-                if self.task.manner.verify {
-                    check(&self.task, content, at, &self.buffer[..got])?;
-                }
+                self.task.verify(index, at, &self.buffer[..got])?;
                 at += got as u64;
             }
             requests += 1;
@@ -183,8 +169,7 @@ impl OpRunner for StoreRunner {
             // As a copy does.
             let mut listed = std::mem::take(&mut self.listed);
             listed.clear();
-            let own = Leaf::new(Role::File, self.task.thread, 0);
-            let own = own.bytes().split(|byte| *byte == b'-').next().unwrap_or_default().to_vec();
+            let own = format!("f{:03}-", self.task.thread).into_bytes();
             let mut bare = Vec::new();
             self.list_dir(&mut |entry| {
                 if entry.name.leaf.starts_with(&own) {
@@ -202,18 +187,17 @@ impl OpRunner for StoreRunner {
 
     fn work(&mut self, index: u64) -> Result<Done> {
         use Operation as Op;
-        let name = self.name(Role::File, index);
-        let there = |role| Name::new(&self.there, Leaf::new(role, self.task.thread, index).bytes());
-        let done = Done { files: 1, bytes: 0, requests: 1 };
+        let name = Name::new(&self.here, &self.leaf('f', index));
+        let there = |letter| Name::new(&self.there, &self.leaf(letter, index));
         let result = match self.task.operation {
-            Op::Create | Op::Overwrite => return self.put(index),
+            Op::Create | Op::Overwrite => return self.put(&name, index).map_err(|e| e.on(&name)),
             Op::Read => return self.read(index).map_err(|e| e.on(&name)),
             Op::Stat => self.store.stat(&name, MetaMask::NONE).map(drop),
             Op::Chmod => {
                 let entry = Entry { mode: 0o646, ..described(&name, self.task.shape.whole()) };
                 self.set(&name, &entry, MetaMask::MODE)
             }
-            Op::Rename => self.store.rename(&name, &there(Role::File), false),
+            Op::Rename => self.store.rename(&name, &there('f'), false),
             Op::Setxattr => {
                 let have = described(&name, 0).have.with(MetaMask::XATTR);
                 let xattrs = Some(Box::new(self.xattrs.clone()));
@@ -234,36 +218,34 @@ impl OpRunner for StoreRunner {
                 })
             }
             Op::Symlink => {
-                let to = there(Role::Symlink);
+                let to = there('s');
                 let entry = Entry { target: Some(name.leaf[..].into()), ..Entry::bare(to.clone(), Kind::Link) };
                 self.store.make_node(&to, &entry, MetaMask::NONE).map(drop)
             }
-            Op::Hardlink => self.store.make_hard_link(&there(Role::Hardlink), &name),
+            Op::Hardlink => self.store.make_hard_link(&there('h'), &name),
             Op::Mkdir => {
-                first(self.store.make_dirs(&[(&self.here.child(Leaf::new(Role::Dir, self.task.thread, index).bytes()), 0o755)])).map(drop)
+                let made = self.here.child(&self.leaf('d', index));
+                first(self.store.make_dirs(&[(&made, 0o755)])).map(drop)
             }
-            Op::Rmdir => first(self.store.remove(&[Entry::bare(self.name(Role::Dir, index), Kind::Dir)])),
+            Op::Rmdir => first(self.store.remove(&[Entry::bare(Name::new(&self.here, &self.leaf('d', index)), Kind::Dir)])),
             Op::Delete | Op::DeleteRenamed => first(self.store.remove(&[Entry::bare(name.clone(), Kind::File)])),
             Op::Append | Op::TruncateOverwrite | Op::Readdir | Op::LsL | Op::Cleanup => {
                 Err(Error::new(ErrorKind::Unsupported, self.task.operation.word()))
             }
         };
-        result.map(|()| done).map_err(|e| e.on(&name))
+        result.map(|()| Done::ONE).map_err(|e| e.on(&name))
     }
 
     fn list(&mut self, first: u64, files: u64) -> Result<Done> {
         let (mut found, mut bare) = (0, 0u64);
         self.list_dir(&mut |entry| {
-            found += u64::from(entry.name.leaf.first() == Some(&(Role::File as isize as u8)));
+            found += u64::from(is_file(&entry.name.leaf));
             bare += u64::from(entry.is_bare());
         })?;
-        if found < files {
-            let e = Error::new(ErrorKind::Corrupt, "list").at(&self.here.path());
-            return Err(e.because(format!("{found} files are listed where {files} are")));
-        }
+        self.task.listed(found, files, &self.here.path())?;
         if self.task.operation == Operation::LsL && bare > 0 {
-            let leaves: Vec<Leaf> = (first..first + files).map(|index| Leaf::new(Role::File, self.task.thread, index)).collect();
-            let leaves: Vec<&[u8]> = leaves.iter().map(Leaf::bytes).collect();
+            let leaves: Vec<Vec<u8>> = (first..first + files).map(|index| self.leaf('f', index)).collect();
+            let leaves: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
             for found in self.store.stat_many(&self.here, &leaves, MetaMask::NONE, false) {
                 match found {
                     haul_core::store::Found::Entry(_) => {}
@@ -272,6 +254,6 @@ impl OpRunner for StoreRunner {
                 }
             }
         }
-        Ok(Done { files, bytes: 0, requests: 1 })
+        Ok(Done { files, ..Done::ONE })
     }
 }

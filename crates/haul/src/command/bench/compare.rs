@@ -3,13 +3,14 @@
 use haul_core::place::provider::Provider as _;
 use haul_run::hosts::Hosts;
 use haul_run::location::Location;
+use haul_run::open;
 use haul_ssh::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use haul_bench::compare::{BUILT_IN, Tool, Words, table, words};
-use haul_bench::comparison::{Contender, prefix};
+use haul_bench::comparison::{Comparison, Contender, prefix};
 use haul_bench::process::Group;
 use haul_bench::record;
 use haul_core::cancel::Cancel;
@@ -28,7 +29,7 @@ const THREADS: (u32, u32) = (4, 16);
 
 pub fn run(flags: &CompareFlags, global: &Global) -> Exit {
     let done = match &flags.places {
-        None => print_table(flags.table.as_deref()),
+        None => print_table(flags.options.table.as_deref()),
         Some((source, destination)) => compare(flags, source, destination, global),
     };
     done.unwrap_or_else(|e| out::error(&e))
@@ -54,6 +55,7 @@ fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
 }
 
 fn compare(flags: &CompareFlags, source: &Location, destination: &Location, global: &Global) -> Result<Exit> {
+    let CompareFlags { options, connect, connect_words, .. } = flags;
     comparison::one_here(source, destination)?;
     for place in [source, destination] {
         if place.scheme.keys && place.user.is_some() {
@@ -61,29 +63,26 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
             return Err(e.hint("use --profile"));
         }
     }
-    let tools = tools(flags.table.as_deref())?;
-    let chosen = chosen(&flags.tools, &tools)?;
+    let tools = tools(options.table.as_deref())?;
+    let chosen = chosen(&options.tools, &tools)?;
     let cancel = Cancel::default();
-    let group = comparison::listen(&cancel);
-    let keeping = Keeping::of(flags, global);
-    let connect = &flags.connect;
+    let group = comparison::listen(&cancel)?;
+    let keeping = Keeping::of(options, global);
     let hosts = Hosts::new(connect).printing(out::say);
     let from = Origin::open(source, &hosts)?;
-    keeping.apart(&from, flags)?;
+    keeping.apart(&from, options)?;
     let target = Target::open(destination, &hosts, &from, &prefix(&keeping.header))?;
     let task = Task {
         route: route(source, destination),
         from: &from,
         target: &target,
         connect,
+        connect_words,
         keeping: &keeping,
-        threads: flags.threads.unwrap_or_else(|| {
-            let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
-            processors.clamp(THREADS.0, THREADS.1)
-        }),
-        workers: &flags.workers,
+        threads: options.threads.unwrap_or_else(|| (open::processors() as u32).clamp(THREADS.0, THREADS.1)),
+        workers: &options.workers,
     };
-    let line_up = task.line_up(&chosen, !flags.tools.is_empty(), &cancel, &group)?;
+    let line_up = task.line_up(&chosen, !options.tools.is_empty(), &cancel, &group)?;
     if !global.quiet && !line_up.left_out.is_empty() {
         out::say_plainly(&format!("not installed: {}", line_up.left_out.join(", ")));
     }
@@ -92,37 +91,33 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let templates: serde_json::Map<String, Value> =
         templates.map(|tool| (tool.name.clone(), tool.template(&task.route, from.is_dir).into())).collect();
     let planned = PlannedRun {
-        flags,
+        options,
         global,
         keeping: &keeping,
         from: &from,
         target: &target,
-        contenders: &line_up.contenders,
+        comparison: Comparison {
+            contenders: line_up.contenders,
+            target: &target,
+            from: from.here(),
+            repeat: options.repeat,
+            warmup: options.warmup,
+            seed: keeping.seed,
+            limit: options.limit,
+            caches: options.caches.sync()?,
+            threads: open::processors(),
+            cancel: &cancel,
+            group: &group,
+        },
         tools: line_up.programs,
-        settings: given(flags)
-            .into_iter()
-            .chain([
-                ("tools".to_string(), names.into()),
-                ("commands".to_string(), Value::Object(templates)),
-                ("threads".to_string(), task.threads.into()),
-            ])
-            .collect(),
-        cancel: &cancel,
-        group: &group,
+        settings: [
+            ("tools".to_string(), names.into()),
+            ("commands".to_string(), Value::Object(templates)),
+            ("threads".to_string(), task.threads.into()),
+        ]
+        .into(),
     };
     planned.run()
-}
-
-/// The settings of `--extrapolate` and `-j`, where they are given.
-fn given(flags: &CompareFlags) -> Vec<(String, Value)> {
-    let mut given = Vec::new();
-    if let Some((text, bytes)) = &flags.extrapolate {
-        given.extend([("extrapolate".to_string(), text.as_str().into()), ("extrapolate_bytes".to_string(), (*bytes).into())]);
-    }
-    if !flags.workers.is_empty() {
-        given.push(("workers".to_string(), flags.workers.clone().into()));
-    }
-    given
 }
 
 /// The tools that were named, in that order; all where none was. Errors: `Usage` for a name that the table does not have.
@@ -160,6 +155,7 @@ struct Task<'a> {
     from: &'a Origin,
     target: &'a Target<'a>,
     connect: &'a Connect,
+    connect_words: &'a [OsString],
     keeping: &'a Keeping,
     threads: u32,
     workers: &'a [u32],
@@ -258,7 +254,7 @@ impl Task<'_> {
         let ssh_options = reach::ssh_options(self.connect, other);
         words.one("ssh", words::for_rsync(&[reach::ssh(self.connect), ssh_options.clone()].concat()));
         words.many("ssh_options", ssh_options);
-        words.many("haul_options", reach::haul_options(self.connect));
+        words.many("haul_options", self.connect_words.to_vec());
         for name in ["login", "target", "bucket", "key", "endpoint", "endpoint_host", "no_ssl", "region", "origin"] {
             words.absent(name);
         }

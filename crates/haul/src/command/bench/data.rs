@@ -21,7 +21,7 @@ use crate::flags::bench::data::Wanted;
 use crate::flags::global::Progress;
 use crate::render::{PROGRESS_DEFAULT, harmless};
 use crate::text::{columns, fold, things};
-use crate::{out, units};
+use crate::{out, signals, units};
 
 /// Between two pictures on a terminal.
 const FRAME: Duration = Duration::from_millis(200);
@@ -30,8 +30,8 @@ const WIDTH: usize = 80;
 pub fn run(flags: &DataFlags, global: &Global) -> Exit {
     let cancel = Cancel::default();
     let kept = "stopping; created files are kept (a second signal stops at once)";
-    super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None, || {});
-    match work(flags, global, &cancel) {
+    let first = if flags.verify { "stopping (a second signal stops at once)" } else { kept };
+    match signals::cancels(&cancel, first, None, || {}).and_then(|()| work(flags, global, &cancel)) {
         Ok(exit) => exit,
         Err(e) if e.kind() == ErrorKind::Cancelled && cancel.why() == Some(Stop::Signal) => {
             out::say("stopped by a signal; nothing was changed");
@@ -124,15 +124,16 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
     if unreported > 0 {
         out::say(&format!("... and {} more", units::count(unreported)));
     }
-    let seconds = made.elapsed.as_secs_f64().max(1e-9);
+    let seconds = made.seconds.max(1e-9);
+    let rate = |count: u64| count as f64 / seconds;
     let mut line = format!(
         "created {}, {}, {} in {}: {}, {} files/s",
         things(made.entries, "file"),
         units::bytes(made.bytes),
         things(made.dirs, "directory"),
-        units::duration(made.elapsed),
-        units::rate(made.bytes as f64 / seconds),
-        units::count((made.entries as f64 / seconds) as u64)
+        units::duration(Duration::from_secs_f64(made.seconds)),
+        units::rate(rate(made.bytes)),
+        units::count(rate(made.entries) as u64)
     );
     if made.kept > 0 && made.entries + made.failed == 0 && !made.interrupted {
         line = format!("nothing to create: all {} files of this data set exist", units::count(made.kept));
@@ -146,12 +147,10 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
         line.push_str("; stopped by a signal: the files created so far are complete; the same command resumes");
     }
     reporter.text(&sentence(&line))?;
-    reporter.document(json!({
-        "plan": plan_json(plan, &flags.dir),
-        "files": made.entries, "bytes": made.bytes, "dirs": made.dirs, "kept": made.kept, "failed": made.failed,
-        "interrupted": made.interrupted, "seconds": made.elapsed.as_secs_f64(),
-        "bytes_per_second": made.bytes as f64 / seconds, "files_per_second": made.entries as f64 / seconds,
-    }))?;
+    let mut fields = json!(made);
+    fields["plan"] = plan_json(plan, &flags.dir);
+    (fields["bytes_per_second"], fields["files_per_second"]) = (rate(made.bytes).into(), rate(made.entries).into());
+    reporter.document(fields)?;
     Ok(match () {
         () if made.interrupted => Exit::Signal,
         () if made.failed > 0 => Exit::Partial,
@@ -177,12 +176,9 @@ fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, report
     ];
     let line = format!("{}; {} compared in {}", parts.join(", "), units::bytes(found.bytes), units::duration(elapsed));
     reporter.text(&sentence(&line))?;
-    let differences: Vec<Value> =
-        found.differences.iter().map(|d| json!({ "path": String::from_utf8_lossy(&d.path), "what": d.what })).collect();
-    reporter.document(json!({
-        "plan": plan_json(plan, dir), "same": found.same, "missing": found.missing, "differing": found.differing, "extra": found.extra,
-        "unreadable": found.unreadable, "bytes": found.bytes, "seconds": elapsed.as_secs_f64(), "differences": differences,
-    }))?;
+    let mut fields = json!(found);
+    (fields["plan"], fields["seconds"]) = (plan_json(plan, dir), elapsed.as_secs_f64().into());
+    reporter.document(fields)?;
     Ok(match found {
         found if found.is_same() => Exit::Success,
         Verified { unreadable: 1.., .. } => Exit::Partial,
@@ -210,7 +206,7 @@ fn amounts(totals: &Totals) -> String {
 
 fn details(plan: &Plan) -> String {
     let mut text = String::new();
-    let bins = &plan.histogram().0;
+    let bins = plan.histogram();
     let most = bins.iter().map(|bin| bin.files).max().unwrap_or(1).max(1);
     text.push_str(&format!("\n{:>10}    {:<10} {:>12} {:>12}\n", "from", "below", "files", "bytes"));
     for bin in bins {
@@ -224,14 +220,8 @@ fn details(plan: &Plan) -> String {
 }
 
 fn plan_json(plan: &Plan, dir: &Path) -> Value {
-    let totals = plan.totals();
-    let mut whole = json!({
-        "dir": String::from_utf8_lossy(dir.as_os_str().as_encoded_bytes()),
-        "files": totals.files, "symlinks": totals.symlinks, "hard_links": totals.hard_links, "dirs": totals.dirs,
-        "bytes": totals.bytes, "stored_bytes": totals.stored, "largest_bytes": totals.largest, "levels": totals.depth,
-    });
-    let sizes = plan.histogram().0.iter().map(|bin| json!({ "from_bytes": bin.from, "files": bin.files, "bytes": bin.bytes }));
-    whole["sizes"] = sizes.collect();
+    let mut whole = json!(plan.totals());
+    (whole["dir"], whole["sizes"]) = (dir.to_string_lossy().into(), json!(plan.histogram()));
     whole
 }
 

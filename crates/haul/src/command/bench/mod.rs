@@ -11,7 +11,8 @@ mod files;
 mod net;
 pub mod report;
 mod runs;
-mod signals;
+
+pub use runs::width;
 
 pub fn run(command: &BenchCommand, global: &Global) -> Exit {
     match command {

@@ -18,7 +18,7 @@ use crate::flags::Global;
 use crate::flags::bench::NetFlags;
 use crate::flags::connect::Connect;
 use crate::text::things;
-use crate::{out, units};
+use crate::{out, signals, units};
 
 const NOTES: [&str; 2] = [
     "No disk is used: the data are generated and discarded.",
@@ -52,7 +52,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     remote.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
     let stop = Cancel::default();
-    super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None, || {});
+    signals::cancels(&stop, "stopping; what was measured is kept (a second signal stops at once)", None, || {})?;
     let tell = |line: &str| {
         if !global.quiet {
             out::say_plainly(line);
@@ -117,7 +117,7 @@ fn directory_and_seed(flags: &NetFlags, global: &Global) -> (PathBuf, u64) {
 fn header(plan: &Plan, address: &str) -> Header {
     Header {
         places: vec![Place { role: "host".into(), address: address.into(), ..Place::default() }],
-        settings: plan.settings(address),
+        settings: [("host".to_string(), address.into())].into_iter().chain(record::settings(plan)).collect(),
         notes: NOTES.map(String::from).to_vec(),
         ..runs::header(Kind::Net)
     }

@@ -3,7 +3,6 @@
 mod show;
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -20,8 +19,8 @@ use crate::figures::Figures;
 use crate::flags::{Global, WhyFlags};
 use crate::{out, render};
 
-/// Columns where nobody says how many there are.
-const WIDTH: usize = 80;
+/// Columns that the page needs.
+const NARROWEST: usize = 40;
 
 pub fn run(flags: &WhyFlags, global: &Global) -> Exit {
     let print = |text: String| out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"));
@@ -85,17 +84,7 @@ fn explain(job: &JobInfo, jobs: &[JobInfo], state: &State, global: &Global) -> R
     if global.json {
         return Ok(line(&as_json(job, &figures)));
     }
-    let width = columns().unwrap_or(WIDTH);
-    Ok(show::text(job, short, &figures, &view, width))
-}
-
-/// As wide as the terminal that standard output is, else as `COLUMNS` says.
-fn columns() -> Option<usize> {
-    let stdout = std::io::stdout();
-    if stdout.is_terminal() {
-        return rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40);
-    }
-    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= 40)
+    Ok(show::text(job, short, &figures, &view, bench::width().max(NARROWEST)))
 }
 
 fn line(document: &Value) -> String {

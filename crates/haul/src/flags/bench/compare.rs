@@ -1,6 +1,5 @@
 //! bench compare.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,24 +16,10 @@ use crate::units;
 pub struct CompareFlags {
     /// Source and destination; `None` where only the table is to be printed.
     pub places: Option<(Location, Location)>,
-    /// Empty: all that are found and fit.
-    pub tools: Vec<String>,
-    pub table: Option<PathBuf>,
-    /// For tools that take a number of threads.
-    pub threads: Option<u32>,
-    /// As it was written, and in bytes.
-    pub extrapolate: Option<(String, u64)>,
-    /// Numbers of workers that haul is run with too.
-    pub workers: Vec<u32>,
-    pub repeat: u32,
-    pub warmup: u32,
-    /// `None`: random, or that of the run that is resumed.
-    pub seed: Option<u64>,
-    pub limit: Duration,
-    pub caches: Caches,
-    /// The run directory.
-    pub out: Option<PathBuf>,
+    pub options: CompareOptions,
     pub connect: Connect,
+    /// The flags of `connect`, for haul as a tool.
+    pub connect_words: Vec<OsString>,
 }
 
 /// Compare haul with other tools on the same data, and check every copy
@@ -61,74 +46,71 @@ pub struct CompareArgs {
     /// An empty or new directory; SRC or DST must be on this machine
     #[arg(value_name = "DST", required_unless_present = "print_table", value_hint = ValueHint::DirPath)]
     destination: Option<OsString>,
-    /// Compare only these tools, in this order; the first is the baseline
-    #[arg(long, value_name = "NAME,NAME,...", value_delimiter = ',')]
-    tools: Vec<String>,
-    /// Add the tools in FILE; they override tools of the same name
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    table: Option<PathBuf>,
-    /// Print the table of tools and their command lines, and exit
-    #[arg(long)]
-    print_table: bool,
-    /// Pass N threads to tools that need a number (default: number of cores, at least 4)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
-    /// Also estimate the time for SIZE of the same data: 13TB
-    #[arg(long, value_name = "SIZE", value_parser = named_size)]
-    extrapolate: Option<(String, u64)>,
-    /// Also run haul with these numbers of workers (haul cp -j)
-    #[arg(short = 'j', long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Vec<u32>,
-    /// Measure each N times
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    repeat: u32,
-    /// Run N times first, uncounted
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
-    warmup: u32,
-    /// Use this seed for the order in each round (default: random, and printed)
-    #[arg(long, value_name = "NUMBER")]
-    seed: Option<u64>,
-    /// Stop a copy that takes longer, and do not repeat it
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = limit)]
-    limit: Duration,
-    /// Drop the local caches before each copy, keep them warm, or drop them if permitted (auto)
-    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = caches)]
-    caches: Caches,
-    /// Keep samples in DIR (default: below the state directory); an interrupted run in DIR resumes
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    options: CompareOptions,
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
+// No comment of documentation: it would replace that of the command.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct CompareOptions {
+    /// Compare only these tools, in this order; the first is the baseline
+    #[arg(long, value_name = "NAME,NAME,...", value_delimiter = ',')]
+    pub tools: Vec<String>,
+    /// Add the tools in FILE; they override tools of the same name
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub table: Option<PathBuf>,
+    /// Print the table of tools and their command lines, and exit
+    #[arg(long)]
+    pub print_table: bool,
+    /// Pass N threads to tools that need a number (default: number of cores, at least 4)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Also estimate the time for SIZE of the same data: 13TB
+    #[arg(long, value_name = "SIZE", value_parser = named_size)]
+    pub extrapolate: Option<(String, u64)>,
+    /// Also run haul with these numbers of workers (haul cp -j)
+    #[arg(short = 'j', long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub workers: Vec<u32>,
+    /// Measure each N times
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    /// Run N times first, uncounted
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub warmup: u32,
+    /// Use this seed for the order in each round (default: random, and printed)
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Stop a copy that takes longer, and do not repeat it
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = limit)]
+    pub limit: Duration,
+    /// Drop the local caches before each copy, keep them warm, or drop them if permitted (auto)
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = caches)]
+    pub caches: Caches,
+    /// Keep samples in DIR (default: below the state directory); an interrupted run in DIR resumes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
+
 impl CompareArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<CompareFlags, Refusal> {
+        let mut options = self.options;
         let places = match (&self.source, &self.destination) {
-            _ if self.print_table => None,
+            _ if options.print_table => None,
             (Some(source), Some(destination)) => Some((location(source, environment)?, location(destination, environment)?)),
             _ => return Err("SRC and DST are needed".into()),
         };
-        let tools: Vec<String> = self.tools.iter().map(|name| name.trim().to_string()).filter(|name| !name.is_empty()).collect();
-        for (at, name) in tools.iter().enumerate() {
-            if tools[..at].contains(name) {
+        options.tools = options.tools.iter().map(|name| name.trim().to_string()).filter(|name| !name.is_empty()).collect();
+        for (at, name) in options.tools.iter().enumerate() {
+            if options.tools[..at].contains(name) {
                 return Err(format!("--tools names {name} twice"));
             }
         }
-        Ok(CompareFlags {
-            places,
-            tools,
-            table: self.table,
-            threads: self.threads,
-            extrapolate: self.extrapolate,
-            workers: self.workers.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
-            repeat: self.repeat,
-            warmup: self.warmup,
-            seed: self.seed,
-            limit: self.limit,
-            caches: self.caches,
-            out: self.out,
-            connect: self.connect.resolve(),
-        })
+        options.workers.sort_unstable();
+        options.workers.dedup();
+        let connect_words = self.connect.words.clone();
+        Ok(CompareFlags { places, options, connect: self.connect.resolve(), connect_words })
     }
 }
 

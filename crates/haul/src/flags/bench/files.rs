@@ -65,14 +65,14 @@ pub struct FilesArgs {
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     place: OsString,
     /// Measure these operations, in this order
-    #[arg(long, visible_alias = "operations", value_name = "LIST", default_value = "create,stat,read,rename,delete", value_parser = operations)]
-    operation: Operations,
+    #[arg(long, visible_alias = "operations", value_name = "LIST", default_value = "create,stat,read,rename,delete", value_delimiter = ',', value_parser = operation)]
+    operation: Vec<Operation>,
     /// Use these numbers of threads, one run each
-    #[arg(long, value_name = "LIST", default_value = "1,2,4,8", value_parser = threads)]
-    threads: List<u32>,
+    #[arg(long, value_name = "LIST", default_value = "1,2,4,8", value_delimiter = ',', value_parser = threads)]
+    threads: Vec<u32>,
     /// Use these file sizes, one run each
-    #[arg(long, value_name = "LIST", default_value = SIZE, value_parser = sizes)]
-    file_size: List<u64>,
+    #[arg(long, value_name = "LIST", default_value = SIZE, value_delimiter = ',', value_parser = units::parse_size)]
+    file_size: Vec<u64>,
     /// Use N files per thread (default: 4096, but at most 10 s per operation)
     #[arg(long, visible_alias = "files", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with = "total")]
     file_count: Option<u64>,
@@ -116,49 +116,27 @@ pub struct FilesArgs {
     connect: ConnectArgs,
 }
 
-/// clap takes a `Vec` for an argument that may be given often.
-#[derive(Clone, Debug)]
-struct List<T>(Vec<T>);
-
-#[derive(Clone, Debug)]
-struct Operations(Vec<Operation>);
-
-fn operations(text: &str) -> Result<Operations, String> {
-    let of = |word: &str| {
-        Operation::parse(word).ok_or_else(|| {
-            let known: Vec<&str> = Operation::ALL.iter().map(|(_, word)| *word).collect();
-            format!("'{word}' is not an operation; use {}", known.join(", "))
-        })
-    };
-    let all: Vec<Operation> = text.split(',').map(|word| of(word.trim())).collect::<Result<_, _>>()?;
-    match all.iter().any(|op| *op != Operation::Cleanup) {
-        true => Ok(Operations(all)),
-        false => Err("nothing would be measured".into()),
-    }
+fn operation(text: &str) -> Result<Operation, String> {
+    let word = text.trim();
+    Operation::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = Operation::ALL.iter().map(|(_, word)| *word).collect();
+        format!("'{word}' is not an operation; use {}", known.join(", "))
+    })
 }
 
-fn list<T: PartialEq>(text: &str, of: impl Fn(&str) -> Result<T, String>) -> Result<List<T>, String> {
-    let mut all = Vec::new();
-    for word in text.split(',') {
-        let one = of(word.trim()).map_err(|why| format!("'{word}': {why}"))?;
-        if all.contains(&one) {
-            return Err(format!("'{word}' is given twice; use --repeat to measure more than once"));
-        }
-        all.push(one);
-    }
-    Ok(List(all))
-}
-
-fn threads(text: &str) -> Result<List<u32>, String> {
-    let of = |word: &str| match word.parse() {
+fn threads(text: &str) -> Result<u32, String> {
+    match text.trim().parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
         _ => Err("a number of threads is from 1 to 1024".to_string()),
-    };
-    list(text, of)
+    }
 }
 
-fn sizes(text: &str) -> Result<List<u64>, String> {
-    list(text, units::parse_size)
+/// Refuses a value that is given twice.
+fn once<T: PartialEq + std::fmt::Display>(all: Vec<T>) -> Result<Vec<T>, Refusal> {
+    match all.iter().enumerate().find(|(at, one)| all[..*at].contains(one)) {
+        Some((_, twice)) => Err(format!("'{twice}' is given twice; use --repeat to measure more than once")),
+        None => Ok(all),
+    }
 }
 
 fn record(text: &str) -> Result<u64, String> {
@@ -186,15 +164,18 @@ fn duration(text: &str) -> Result<Duration, String> {
 impl FilesArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<FilesFlags, Refusal> {
         let place = location(&self.place, environment)?;
+        if self.operation.iter().all(|op| *op == Operation::Cleanup) {
+            return Err("nothing would be measured".into());
+        }
         let counted = self.file_count.is_some() || self.total.is_some();
         let count = match (self.file_count, self.total) {
             (_, Some(total)) => Count::Total(total),
             (count, None) => Count::Each(count.unwrap_or(COUNT)),
         };
         let settings = Settings {
-            operations: self.operation.0,
-            threads: self.threads.0,
-            sizes: self.file_size.0,
+            operations: self.operation,
+            threads: once(self.threads)?,
+            sizes: once(self.file_size)?,
             same_dir: match self.same_dir {
                 SameDir::Yes => vec![true],
                 SameDir::No => vec![false],

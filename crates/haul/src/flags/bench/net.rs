@@ -1,6 +1,5 @@
 //! bench net.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -87,10 +86,13 @@ impl NetArgs {
                  `haul bench files s3://BUCKET/PREFIX` and `haul bench compare DIR s3://BUCKET/PREFIX` measure one"
                 .into());
         }
+        let mut streams = self.streams;
+        streams.sort_unstable();
+        streams.dedup();
         Ok(NetFlags {
             host: server_of(&self.host).map_or_else(|| host_of(&self.host), Ok)?,
             plan: Plan {
-                streams: self.streams.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
+                streams,
                 directions: match self.direction {
                     Directions::Out => vec![Direction::Out],
                     Directions::In => vec![Direction::In],

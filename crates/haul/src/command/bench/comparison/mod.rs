@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_bench::comparison::{Comparison, Contender, Event, Source, prefix};
+use haul_bench::comparison::{Comparison, Event, Source, prefix};
 use haul_bench::plot::Unit;
 use haul_bench::process::{Bounds, Group};
 use haul_bench::record::{Header, Outcome, Place, Run, Sample, Tool};
@@ -23,9 +23,9 @@ use serde_json::Value;
 use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::bench::CompareFlags;
+use crate::flags::bench::compare::CompareOptions;
 use crate::render::command_line;
-use crate::{out, units};
+use crate::{out, signals, units};
 
 mod keeping;
 mod origin;
@@ -39,11 +39,11 @@ pub use target::Target;
 const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy)";
 
 /// Signals end a comparison; the second one at once, with the processes that are being measured.
-pub fn listen(cancel: &Cancel) -> Group {
+pub fn listen(cancel: &Cancel) -> Result<Group> {
     let group = Group::default();
     let running = group.clone();
-    super::signals::listen(cancel, STOPPING, None, move || running.kill());
-    group
+    signals::cancels(cancel, STOPPING, None, move || running.kill())?;
+    Ok(group)
 }
 
 const COMPARED: &str = "every copy was compared with the source: names, types, sizes, contents";
@@ -54,24 +54,22 @@ const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 const CACHES: &str = "caches_before";
 
 pub struct PlannedRun<'a> {
-    pub flags: &'a CompareFlags,
+    pub options: &'a CompareOptions,
     pub global: &'a Global,
     pub keeping: &'a Keeping,
     pub from: &'a Origin,
     pub target: &'a Target<'a>,
-    pub contenders: &'a [Contender<'a>],
+    pub comparison: Comparison<'a>,
     pub tools: Vec<Tool>,
     /// A run is resumed only with the same.
     pub settings: BTreeMap<String, Value>,
-    pub cancel: &'a Cancel,
-    pub group: &'a Group,
 }
 
 impl PlannedRun<'_> {
     /// Holds all rounds that are not in the run directory yet, and shows the results. `Partial` if no copy counts.
     pub fn run(self) -> Result<Exit> {
         let dir = &self.keeping.dir;
-        let caches = self.flags.caches.sync()?;
+        let caches = self.comparison.caches;
         if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
             let e = Error::new(ErrorKind::Exists, "go on").at(dir.as_os_str().as_bytes());
             let old = old.as_str().unwrap_or_default();
@@ -81,25 +79,10 @@ impl PlannedRun<'_> {
         let new = !dir.exists();
         let mut run = Run::begin(dir, self.header(caches.words))?;
         let had = run.samples.len();
-        let from = self.from.here();
         let finished = self.prepare(&mut run).map(|source| {
-            let comparison = Comparison {
-                contenders: self.contenders,
-                target: self.target,
-                source: &source,
-                from: from.as_deref(),
-                repeat: self.flags.repeat,
-                warmup: self.flags.warmup,
-                seed: self.keeping.seed,
-                limit: self.flags.limit,
-                caches,
-                threads: open::processors(),
-                cancel: self.cancel,
-                group: self.group,
-            };
-            comparison.measure_all(&mut run, &mut |event| {
+            self.comparison.measure_all(&source, &mut run, &mut |event| {
                 if !self.global.quiet {
-                    report(&event, self.flags.repeat)
+                    report(&event, self.options.repeat)
                 }
             })
         });
@@ -124,7 +107,7 @@ impl PlannedRun<'_> {
         };
         run.finish((!stopped).then(runs::now))?;
         if stopped {
-            out::say_plainly(&how_to_resume(run.dir(), self.flags));
+            out::say_plainly(&how_to_resume(run.dir(), self.options));
         }
         runs::show("bench-compare", &run, self.global)?;
         let ranked = points(&run.samples).iter().any(|point| point.good() > 0 && !point.is_wrong());
@@ -137,23 +120,23 @@ impl PlannedRun<'_> {
 
     fn header(&self, caches: &str) -> Header {
         let mut settings = self.settings.clone();
-        let mut set = |name: &str, value: Value| {
-            settings.insert(name.to_string(), value);
-        };
-        set("source", self.from.location.to_string().into());
-        set("destination", self.target.location().to_string().into());
-        set("repeat", self.flags.repeat.into());
-        set("warmup", self.flags.warmup.into());
-        set("seed", self.keeping.seed.into());
-        set("limit_seconds", self.flags.limit.as_secs_f64().into());
-        set("caches", self.flags.caches.word().into());
-        set(CACHES, caches.into());
+        let fixed: [(&str, Value); 8] = [
+            ("source", self.from.location.to_string().into()),
+            ("destination", self.target.location().to_string().into()),
+            ("repeat", self.options.repeat.into()),
+            ("warmup", self.options.warmup.into()),
+            ("seed", self.keeping.seed.into()),
+            ("limit_seconds", self.options.limit.as_secs_f64().into()),
+            ("caches", self.options.caches.word().into()),
+            (CACHES, caches.into()),
+        ];
         // The source as it was read first; `agree` compares it with the source now.
-        for name in SOURCE {
-            if let Some(old) = self.keeping.old.get(name) {
-                set(name, old.clone());
-            }
-        }
+        let source = SOURCE.iter().filter_map(|name| Some((*name, self.keeping.old.get(*name)?.clone())));
+        let extrapolate = self.options.extrapolate.iter();
+        let extrapolate =
+            extrapolate.flat_map(|(text, bytes)| [("extrapolate", text.as_str().into()), ("extrapolate_bytes", (*bytes).into())]);
+        let workers = Some(&self.options.workers).filter(|workers| !workers.is_empty()).map(|workers| ("workers", workers.clone().into()));
+        settings.extend(fixed.into_iter().chain(source).chain(extrapolate).chain(workers).map(|(name, value)| (name.to_string(), value)));
         let place = |role: &str, location: &Location| {
             let path = (!location.is_remote()).then(|| open::path_of(&location.path));
             Place::of(role, &location.to_string(), path.as_deref())
@@ -205,7 +188,7 @@ impl PlannedRun<'_> {
                 format!("samples in {}, seed {}{hint_sequential}", show(self.keeping.dir.as_os_str().as_bytes()), self.keeping.seed);
             out::say_plainly(&words);
         }
-        let source = self.from.read(self.cancel)?;
+        let source = self.from.read(self.comparison.cancel)?;
         self.agree(run, &source)?;
         if !quiet {
             out::say_plainly(&format!(
@@ -284,12 +267,12 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
 }
 
 /// The command that resumes a run that was stopped.
-fn how_to_resume(dir: &Path, flags: &CompareFlags) -> String {
+fn how_to_resume(dir: &Path, options: &CompareOptions) -> String {
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| without_password(word.as_bytes())).collect();
     if let Some(first) = words.first_mut() {
         *first = b"haul".to_vec();
     }
-    if flags.out.is_none() {
+    if options.out.is_none() {
         words.extend([b"--out".to_vec(), dir.as_os_str().as_bytes().to_vec()]);
     }
     let command = command_line(words.iter().map(Vec::as_slice));

@@ -51,7 +51,7 @@ impl Origin {
     }
 
     /// Where it is on this machine, if it is.
-    pub(super) fn here(&self) -> Option<PathBuf> {
+    pub fn here(&self) -> Option<PathBuf> {
         (!self.location.is_remote()).then(|| open::path_of(&self.location.path))
     }
 

@@ -1,4 +1,4 @@
-//! The connection flags for other programs: options of ssh and of haul, the endpoint of an object store.
+//! The connection flags for other programs: options of ssh, the endpoint of an object store.
 
 use haul_run::location::Location;
 use haul_ssh::ssh;
@@ -44,48 +44,6 @@ pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
     for given in &connect.ssh_options {
         out.extend(["-o".into(), given.into()]);
     }
-    out
-}
-
-/// The same for haul.
-pub fn haul_options(connect: &Connect) -> Vec<OsString> {
-    let (connect, objects, servers): (ssh::Flags, haul_s3::Flags, haul_ftp::Flags) = (connect.get(), connect.get(), connect.get());
-    let mut out: Vec<OsString> = Vec::new();
-    let mut option = |name: &str, value: Option<OsString>| {
-        if let Some(value) = value {
-            let mut word = OsString::from(format!("{name}="));
-            word.push(value);
-            out.push(word);
-        }
-    };
-    option("--port", connect.port.map(|port| port.to_string().into()));
-    for identity in &connect.identities {
-        option("--identity", Some(absolute(identity)));
-    }
-    option("--jump", connect.jump.clone().map(Into::into));
-    option("--ssh-config", connect.ssh_config.as_deref().map(absolute));
-    for given in &connect.ssh_options {
-        option("--ssh-option", Some(given.into()));
-    }
-    option("--ssh", connect.ssh.clone());
-    option("--agent", connect.agent.clone().map(Into::into));
-    option("--logins", connect.logins.map(|logins| logins.to_string().into()));
-    option("--data-ports", connect.data_ports.map(|(low, high)| format!("{low}:{high}").into()));
-    option("--endpoint-url", objects.endpoint_url.clone().map(Into::into));
-    option("--profile", objects.profile.clone().map(Into::into));
-    option("--region", objects.region.clone().map(Into::into));
-    option("--ca-bundle", objects.tls.ca_bundle.as_deref().map(absolute));
-    option("--storage-class", objects.storage_class.clone().map(Into::into));
-    let switches = [
-        ("--ftp-active", servers.ftp_active),
-        ("--accept", connect.accept),
-        ("--no-agent", connect.no_agent),
-        ("--no-direct", connect.no_direct),
-        ("--no-sign-request", objects.no_sign_request),
-        ("--no-verify-ssl", objects.tls.no_verify_ssl),
-        ("--request-payer", objects.request_payer),
-    ];
-    out.extend(switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.into()));
     out
 }
 
@@ -148,10 +106,6 @@ mod tests {
         let expected = "-F|/my config|-o|BatchMode=yes|-o|Port=2222|-o|ProxyJump=gate|-o|IdentityFile=/key|-o|Compression=no";
         assert_eq!(words.join("|"), expected);
         assert_eq!(login(&host).expect("a host"), ("me@::1".to_string(), "me@[::1]".to_string()));
-        assert_eq!(
-            haul_options(&connect),
-            ["--port=22", "--identity=/key", "--jump=gate", "--ssh-config=/my config", "--ssh-option=Compression=no"]
-        );
         let evil = Location { host: Some("-oProxyCommand=x".into()), user: None, ..host };
         assert!(login(&evil).is_err());
     }

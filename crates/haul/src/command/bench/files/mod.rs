@@ -21,7 +21,10 @@ use super::runs::{self, now};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
-use crate::{out, units};
+use crate::{out, signals, units};
+
+const STOPPING: &str = "stopping and removing the files (a second signal stops at once)";
+const LEFT: &str = "stopped at once; the directory of the run, haul-bench-files-..., is left: remove it with `haul rm -r`";
 
 pub fn run(flags: &FilesFlags, global: &Global) -> Exit {
     measure(flags, global).unwrap_or_else(|e| out::error(&e))
@@ -68,7 +71,8 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let opened = opened(flags, &hosts)?;
     // Before anything is made at the place: whether the samples can be kept is known now.
     let mut run = begin(&runs::directory(flags.out.as_deref(), global, Kind::Files), flags)?;
-    let signalled = listen();
+    let signalled = Cancel::default();
+    signals::cancels(&signalled, STOPPING, Some(LEFT), || {})?;
     let place = made(flags, opened)?;
     let mut session = Session { flags, global, kept: &mut run, failed: false };
     let ran = session.all(&place, &signalled);
@@ -105,19 +109,11 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     Ok(exit)
 }
 
-/// The first signal stops the run; a second one ends the program at once.
-fn listen() -> Cancel {
-    let cancel = Cancel::default();
-    let left = "stopped at once; the directory of the run, haul-bench-files-..., is left: remove it with `haul rm -r`";
-    super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left), || {});
-    cancel
-}
-
 fn begin(dir: &Path, flags: &FilesFlags) -> Result<Run> {
     let local = (!flags.place.is_remote()).then(|| open::path_of(&flags.place.to_bytes()));
     let header = Header {
         places: vec![record::Place::of("place", &address(flags), local.as_deref())],
-        settings: flags.settings.to_settings(),
+        settings: record::settings(&flags.settings),
         notes: show::notes(&flags.settings, local.is_some()),
         ..runs::header(Kind::Files)
     };
