@@ -16,6 +16,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use haul_bench::order::mix;
+use haul_bench::synthetic::pattern;
 use haul_core::error::{Error, Result};
 
 const DAYS: u64 = 30;
@@ -63,7 +65,7 @@ impl Maker<'_> {
             for (n, field) in FIELDS.iter().enumerate() {
                 let seed = day * 100 + n as u64;
                 let mut content = vec![0; 2_000 + (mix(seed) % 38_000) as usize];
-                fill(&mut content, seed);
+                pattern(seed, 0, &mut content);
                 let path = dir.join(format!("{field}.dat"));
                 bytes += self.file(&path, &content, 0o644, day * 86_400 + n as u64 * 60)?;
             }
@@ -94,7 +96,7 @@ impl Maker<'_> {
         let mut block = vec![0; BLOCK];
         for at in (0..RESTART).step_by(BLOCK).filter(|at| !HOLE.contains(at)) {
             (self.check)()?;
-            fill(&mut block, at + 1);
+            pattern(at + 1, 0, &mut block);
             file.write_all_at(&block, at).map_err(fail("write", path))?;
         }
         touch(path, 0o644, DAYS * 86_400 + 5_400)?;
@@ -110,21 +112,6 @@ fn touch(path: &Path, mode: u32, after: u64) -> Result<()> {
         file.set_permissions(Permissions::from_mode(mode))
     });
     set.map_err(fail("set attributes", path))
-}
-
-/// Bytes that look like measured data to a compressor: every place and every seed gives others.
-fn fill(bytes: &mut [u8], seed: u64) {
-    for (n, part) in bytes.chunks_mut(8).enumerate() {
-        let word = mix(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(n as u64)).to_le_bytes();
-        part.copy_from_slice(&word[..part.len()]);
-    }
-}
-
-/// The finaliser of splitmix64.
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 const INPUT: &str = "&run

@@ -3,7 +3,7 @@
 mod estimate;
 mod script;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -157,8 +157,7 @@ fn submit(text: &[u8]) -> Result<String> {
         // Nothing was done.
         Error::new(ErrorKind::Usage, "submit the job").because(e.reason()).hint(hint)
     };
-    let mut script = tempfile(text)?;
-    io::Seek::rewind(&mut script).map_err(|e| Error::io(e, "read the script"))?;
+    let script = haul_bench::process::unnamed(text).map_err(|e| Error::io(e, "write the script"))?;
     let said = command::run_with(sbatch, script.into(), SUBMIT).map_err(failed)?;
     // With several clusters the name of one follows.
     let job = said.trim().split(';').next().unwrap_or_default();
@@ -167,12 +166,4 @@ fn submit(text: &[u8]) -> Result<String> {
         return Err(failed(Error::new(ErrorKind::Other, "submit").because(reason)));
     }
     Ok(job.to_string())
-}
-
-/// A file in memory that nobody else sees.
-fn tempfile(text: &[u8]) -> Result<std::fs::File> {
-    let made = rustix::fs::memfd_create("job script", rustix::fs::MemfdFlags::CLOEXEC);
-    let mut file = std::fs::File::from(made.map_err(|e| Error::io(e.into(), "create the script"))?);
-    file.write_all(text).map_err(|e| Error::io(e, "write the script"))?;
-    Ok(file)
 }
