@@ -29,7 +29,7 @@ import time
 # Tests of --full: the same checks against further servers and file systems. What their names begin with, by program.
 FULL = {
     "s3": ["matrix::"],
-    "remote": ["ssh::makes::", "ssh::other_server::", "ssh::shells::", "suite_agent::ssh::"],
+    "remote": ["ssh::makes::", "ssh::shells::", "suite_agent::ssh::"],
     "servers": ["mode_e::", "striped::"],
     "suites": [
         "ftp::proftpd::",

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +12,6 @@ use std::process::{Command, Stdio};
 use crate::apart;
 use crate::objects::Running;
 use crate::objects::certificate::Certificate;
-use crate::port::free_port;
 
 pub const USER: &str = "root";
 pub const PASSWORD: &str = "correct horse 7";
@@ -123,12 +121,8 @@ impl FtpServer {
         })
     }
 
-    fn start(name: &str, command: impl Fn(&Path, u16) -> io::Result<Command>) -> io::Result<FtpServer> {
-        let place = tempfile::Builder::new().prefix(&format!("haul-{name}-")).tempdir()?;
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
-        let port = free_port()?;
-        let command = command(place.path(), port)?;
-        let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+    fn start(name: &str, command: impl FnOnce(&Path, u16) -> io::Result<Command>) -> io::Result<FtpServer> {
+        let (running, port) = Running::listening(name, command)?;
         Ok(FtpServer { running, port })
     }
 

@@ -1,12 +1,12 @@
 //! A GridFTP server on loopback, on a free port: `globus-gridftp-server`, in clear text and with anonymous logins that have root's rights.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::objects::Running;
-use crate::port::free_port;
 
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
@@ -18,19 +18,18 @@ pub struct GridServer {
 impl GridServer {
     /// `options` are further ones of the command line.
     pub fn start(options: &[&str]) -> io::Result<GridServer> {
-        let place = tempfile::Builder::new().prefix("haul-gridftp-").tempdir()?;
-        let port = free_port()?;
-        let config = ["-aa", "-allow-root", "-anonymous-user", "root", "-control-interface", "127.0.0.1"];
-        let mut command = Command::new("/usr/sbin/globus-gridftp-server");
-        command.env("GLOBUS_HOSTNAME", "localhost").args(config);
-        command.args(["-p", &port.to_string(), "-l"]).arg(place.path().join("log.txt")).args(options);
-        let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+        let (running, port) = Running::listening("gridftp", |place, port| {
+            let mut command = Command::new("/usr/sbin/globus-gridftp-server");
+            command.env("GLOBUS_HOSTNAME", "localhost").args(["-aa", "-allow-root", "-anonymous-user", "root"]);
+            command.args(["-control-interface", "127.0.0.1", "-p", &port.to_string(), "-l"]).arg(place.join("log.txt")).args(options);
+            Ok(command)
+        })?;
         Ok(GridServer { running, port })
     }
 
-    /// Stops all its processes where they are.
-    pub fn freeze(&self) {
-        self.running.freeze();
+    /// Sends a signal to all its processes.
+    pub fn signal(&self, signal: Signal) {
+        self.running.signal(signal);
     }
 
     /// `ftp://127.0.0.1:PORT` and an absolute path.

@@ -3,13 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::objects::Running;
-use crate::port::free_port;
 
 /// What an authority of a test is called; its users are below `/O=haul test`.
 const ORGANIZATION: &str = "/O=haul test";
@@ -136,18 +134,17 @@ pub struct GsiServer {
 impl GsiServer {
     /// With the host certificate `NAME` of an authority, for its users; `options` are further ones of the command line.
     pub fn start(authority: &Authority, name: &str, options: &[&str]) -> io::Result<GsiServer> {
-        let place = tempfile::Builder::new().prefix("haul-gsiftp-").tempdir()?;
-        let port = free_port()?;
-        let map = place.path().join("grid-mapfile");
-        fs::write(&map, format!("\"{ORGANIZATION}/CN=Some User\" root\n"))?;
-        let mut command = Command::new("/usr/sbin/globus-gridftp-server");
-        command.env("GLOBUS_HOSTNAME", "localhost").env("X509_CERT_DIR", authority.trusted()).env("GRIDMAP", &map);
-        command.env("X509_USER_CERT", authority.path(&format!("{name}.pem"))).env("X509_USER_KEY", authority.path(&format!("{name}.key")));
-        command
-            .args(["-allow-root", "-control-interface", "127.0.0.1", "-c", "/dev/null", "-d", "ALL", "-l"])
-            .arg(place.path().join("log.txt"));
-        command.args(["-p", &port.to_string()]).args(options);
-        let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+        let (running, port) = Running::listening("gsiftp", |place, port| {
+            let map = place.join("grid-mapfile");
+            fs::write(&map, format!("\"{ORGANIZATION}/CN=Some User\" root\n"))?;
+            let mut command = Command::new("/usr/sbin/globus-gridftp-server");
+            command.env("GLOBUS_HOSTNAME", "localhost").env("X509_CERT_DIR", authority.trusted()).env("GRIDMAP", &map);
+            command.env("X509_USER_CERT", authority.path(&format!("{name}.pem")));
+            command.env("X509_USER_KEY", authority.path(&format!("{name}.key")));
+            command.args(["-allow-root", "-control-interface", "127.0.0.1", "-c", "/dev/null", "-d", "ALL", "-l"]);
+            command.arg(place.join("log.txt")).args(["-p", &port.to_string()]).args(options);
+            Ok(command)
+        })?;
         Ok(GsiServer { running, port })
     }
 

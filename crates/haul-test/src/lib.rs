@@ -4,12 +4,13 @@
 //! - [`suite`] is the conformance suite; [`fault`] wraps any store and fails, delays or falsifies on command.
 //! - [`tree`] makes trees: from a line of text, at random from a seed, as nasty as a file system allows, or large and fast.
 //! - [`scratch`] is a directory of its own for one test; [`program`] runs the program in it and looks at how it ended.
+//! - [`documented`] has the keys that docs/json.md names.
 //! - [`compare`] says in what two trees differ. It shares no code with what it judges.
 //! - [`volume`] makes a fresh file system of a kind and takes it away again.
 //! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
 //! - [`sshd`] starts an OpenSSH server with keys of its own; [`world`] is one with a scratch directory.
 //! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
-//! - [`proftpd`] and [`ssh_makes`] start servers whose SFTP is of another make.
+//! - [`ssh_makes`] starts servers whose SFTP is of another make.
 //! - [`gridftpd`] starts a GridFTP server, a striped one too, [`gsiftpd`] one with certificates, [`ftpd`] FTP servers of several makes; [`ftp_rogue`] is one that lies.
 //! - [`rogue`] is an SFTP server that lies, [`parallel`] one that does requests side by side.
 //! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
@@ -23,6 +24,7 @@ pub mod account;
 pub mod apart;
 pub mod compare;
 pub mod content;
+pub mod documented;
 pub mod fault;
 pub mod ftp_rogue;
 pub mod ftpd;
@@ -36,7 +38,6 @@ pub mod nobody;
 pub mod objects;
 pub mod parallel;
 pub mod port;
-pub mod proftpd;
 pub mod program;
 pub mod pty;
 pub mod rogue;

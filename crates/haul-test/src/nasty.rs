@@ -68,11 +68,6 @@ pub fn names() -> Vec<Vec<u8>> {
 /// It holds no more than a few MiB of data.
 pub fn build(root: &Path) -> io::Result<Vec<String>> {
     deep(root)?;
-    build_shallow(root)
-}
-
-/// All of it but for the path beyond `PATH_MAX`, which most programs cannot copy.
-pub fn build_shallow(root: &Path) -> io::Result<Vec<String>> {
     let tree = Tree::new(root)?;
     let mut left_out = Vec::new();
     hostile_names(&tree)?;

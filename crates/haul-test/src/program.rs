@@ -281,6 +281,11 @@ impl fmt::Display for Ended {
 }
 
 impl Ended {
+    /// Standard output and standard error.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.out, self.err)
+    }
+
     pub fn was_killed(&self) -> bool {
         self.status.signal() == Some(libc::SIGKILL)
     }

@@ -2,17 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::port::free_port;
-
-const SERVER: &str = "/usr/sbin/sshd";
+use crate::objects::Running;
 
 /// Where a system has its programs, in the order of a PATH.
 const PROGRAMS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -20,80 +15,52 @@ const PROGRAMS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
 pub struct Sshd {
-    place: tempfile::TempDir,
+    running: Running,
     pub port: u16,
-    child: Child,
 }
 
 impl Sshd {
     /// `lines` go into its configuration in front of all others, where the first value of a word counts. It has the sftp
     /// subsystem unless they name one, and root's home is an empty directory unless they set something in the environment.
     pub fn start(lines: &str) -> io::Result<Sshd> {
-        let place = tempfile::Builder::new().prefix("haul-sshd-").tempdir()?;
-        // An account that is not root's has its key looked up with its own rights.
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
-        let at = |name: &str| place.path().join(name);
-        for key in ["host_key", "user_key"] {
-            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(at(key)).status()?;
-            if !made.success() {
-                return Err(io::Error::other("ssh-keygen failed"));
+        let (running, port) = Running::listening("sshd", |place, port| {
+            let at = |name: &str| place.join(name);
+            for key in ["host_key", "user_key"] {
+                keygen(&["-t", "ed25519"], &at(key))?;
             }
-        }
-        fs::copy(at("user_key.pub"), at("authorized_keys"))?;
-        // The server separates its privileges below this directory.
-        fs::create_dir_all("/run/sshd")?;
-        let port = free_port()?;
-        let show = |name: &str| at(name).display().to_string();
-        // A login as root reads no start-up files of this machine's: they may print, take their time or change the PATH. And no
-        // session finds a haul that is installed on this machine. Only the first SetEnv counts: what goes into it goes together.
-        fs::create_dir(at("home"))?;
-        let path = format!("PATH={}", path_without_haul(&PROGRAMS.map(PathBuf::from), &at("tools"))?);
-        let (lines, home) = match lines.split_once("SetEnv ") {
-            Some((before, behind)) => {
-                // A PATH that is set there comes first, and counts.
-                let (own, rest) = behind.split_once('\n').unwrap_or((behind, ""));
-                (format!("{before}SetEnv {own} {path}\n{rest}"), String::new())
-            }
-            None => (format!("{lines}\nSetEnv {path}"), format!("Match User root\n  SetEnv {path} HOME={}\n", show("home"))),
-        };
-        let config = format!(
-            "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
-             StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             LogLevel VERBOSE\n{}{}{home}",
-            show("host_key"),
-            show("authorized_keys"),
-            // Of this word the last value counts.
-            if lines.contains("MaxStartups ") { "" } else { "MaxStartups 100\n" },
-            if lines.contains("Subsystem ") { "" } else { "Subsystem sftp /usr/lib/openssh/sftp-server\n" }
-        );
-        fs::write(at("sshd_config"), config)?;
-        let log = fs::File::create(at("log"))?;
-        let mut server = Command::new(SERVER);
-        server.args(["-D", "-e", "-f"]).arg(at("sshd_config")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let mut child = start_with_us(server).map_err(|e| io::Error::new(e.kind(), format!("{SERVER}: {e}")))?;
-        let until = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if let Some(status) = child.try_wait()? {
-                return Err(io::Error::other(format!("{SERVER} ended: {status}: {}", fs::read_to_string(at("log")).unwrap_or_default())));
-            }
-            if Instant::now() > until {
-                // It may be gone.
-                let _ = child.kill();
-                return Err(io::Error::other("sshd does not listen"));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let hosts = fs::read_to_string(at("host_key.pub"))?;
-        fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {hosts}"))?;
-        // The client's side: nothing of the user's own configuration.
-        let client = format!(
-            "Host testhost\n  HostName 127.0.0.1\n  Port {port}\n  User root\nHost *\n  IdentityFile {}\n  IdentitiesOnly yes\n  \
-             UserKnownHostsFile {}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n",
-            show("user_key"),
-            show("known_hosts")
-        );
-        fs::write(at("ssh_config"), client)?;
-        Ok(Sshd { place, port, child })
+            fs::copy(at("user_key.pub"), at("authorized_keys"))?;
+            client_files(place, port, "root")?;
+            // The server separates its privileges below this directory.
+            fs::create_dir_all("/run/sshd")?;
+            let show = |name: &str| at(name).display().to_string();
+            // A login as root reads no start-up files of this machine's: they may print, take their time or change the PATH. And no
+            // session finds a haul that is installed on this machine. Only the first SetEnv counts: what goes into it goes together.
+            fs::create_dir(at("home"))?;
+            let path = format!("PATH={}", path_without_haul(&PROGRAMS.map(PathBuf::from), &at("tools"))?);
+            let (lines, home) = match lines.split_once("SetEnv ") {
+                Some((before, behind)) => {
+                    // A PATH that is set there comes first, and counts.
+                    let (own, rest) = behind.split_once('\n').unwrap_or((behind, ""));
+                    (format!("{before}SetEnv {own} {path}\n{rest}"), String::new())
+                }
+                None => (format!("{lines}\nSetEnv {path}"), format!("Match User root\n  SetEnv {path} HOME={}\n", show("home"))),
+            };
+            let config = format!(
+                "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
+                 StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+                 LogLevel VERBOSE\n{}{}{home}",
+                show("host_key"),
+                show("authorized_keys"),
+                // Of this word the last value counts.
+                if lines.contains("MaxStartups ") { "" } else { "MaxStartups 100\n" },
+                if lines.contains("Subsystem ") { "" } else { "Subsystem sftp /usr/lib/openssh/sftp-server\n" }
+            );
+            fs::write(at("sshd_config"), config)?;
+            let mut server = Command::new("/usr/sbin/sshd");
+            server.args(["-D", "-e", "-f"]).arg(at("sshd_config"));
+            Ok(server)
+        })?;
+        Ok(Sshd { running, port })
     }
 
     #[track_caller]
@@ -121,7 +88,7 @@ impl Sshd {
 
     /// A file of the server: `known_hosts`, `authorized_keys`, `user_key`.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
+        self.running.place.path().join(name)
     }
 
     /// How many logins have been accepted.
@@ -147,17 +114,17 @@ impl Sshd {
     /// Stops the server as well: a connection is taken by the system, and nobody speaks in it.
     pub fn freeze_all(&self) {
         self.freeze();
-        send(self.child.id(), Signal::STOP);
+        send(self.running.id(), Signal::STOP);
     }
 
     /// What was stopped goes on.
     pub fn thaw(&self) {
-        send(self.child.id(), Signal::CONT);
+        send(self.running.id(), Signal::CONT);
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) -> usize {
-        let connections = children(self.child.id());
+        let connections = children(self.running.id());
         for connection in &connections {
             // The process without privileges that serves an account holds the connection too; what was started for it is no
             // concern of the network.
@@ -179,11 +146,33 @@ impl Drop for Sshd {
         if std::thread::panicking() {
             eprintln!("--- sshd\n{}", self.log());
         }
+        // They are groups of their own.
         self.cut();
-        // It may be gone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
+}
+
+/// Makes a key without a passphrase.
+pub(crate) fn keygen(kind: &[&str], key: &Path) -> io::Result<()> {
+    run(Command::new("ssh-keygen").arg("-q").args(kind).args(["-N", "", "-C", "haul-test", "-f"]).arg(key)).map(drop)
+}
+
+/// Runs a command to its end; what it wrote, or what it complained of.
+pub(crate) fn run(command: &mut Command) -> io::Result<Vec<u8>> {
+    let made = command.stdin(Stdio::null()).output()?;
+    if made.status.success() { Ok(made.stdout) } else { Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned())) }
+}
+
+/// Writes `known_hosts` and an `ssh_config` that knows the server with `host_key.pub` as `testhost` and nothing of the user's own.
+pub(crate) fn client_files(place: &Path, port: u16, user: &str) -> io::Result<()> {
+    let at = |name: &str| place.join(name);
+    fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {}", fs::read_to_string(at("host_key.pub"))?))?;
+    let client = format!(
+        "Host testhost\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\nHost *\n  IdentityFile {}\n  IdentitiesOnly yes\n  \
+         UserKnownHostsFile {}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n",
+        at("user_key").display(),
+        at("known_hosts").display()
+    );
+    fs::write(at("ssh_config"), client)
 }
 
 /// Where the system's programs are, without any haul among them: where one is, `tools` is made of links to all others.

@@ -16,99 +16,67 @@ pub struct Volume {
     mounted: Option<Mounted>,
 }
 
-/// Which file system, see [`Volume::new`].
-#[derive(Debug, Clone)]
-pub enum Kind {
-    /// ext4 with further mount options (empty for none), for example `nodelalloc`.
-    Ext4 {
-        /// As `mount -o` takes them.
-        mount_options: String,
-    },
-    /// XFS; its smallest size is 300 MiB.
-    Xfs,
-    /// Btrfs; its smallest size is about 110 MiB.
-    Btrfs {
-        /// A qgroup limit on the whole volume in bytes: what goes beyond fails with EDQUOT.
-        quota: Option<u64>,
-    },
-    /// tmpfs.
-    Tmpfs {
-        /// A limit on inodes.
-        inodes: Option<u64>,
-    },
-}
-
 impl Volume {
-    /// Makes a file system of at most `size` bytes and mounts it at a fresh directory.
+    /// ext4 with default features, of at most `size` bytes, mounted at a fresh directory. It holds `lost+found`.
     ///
-    /// Errors: `PermissionDenied` without root, `NotFound` with the name of the program and its Debian package, or what the program said.
-    pub fn new(kind: &Kind, size: u64) -> io::Result<Volume> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("a {} volume needs root", kind.name())));
-        }
-        let base = tempfile::Builder::new().prefix("haul-volume-").tempdir()?.keep();
-        let mut volume = Volume { mountpoint: base.join("mount"), base, mounted: None };
-        fs::create_dir(&volume.mountpoint)?;
-        volume.fill(kind, size)?;
-        Ok(volume)
-    }
-
-    /// ext4 with default features.
+    /// Errors: of all of these, the name of a program that is missing and its Debian package, or what a program said.
     pub fn ext4(size: u64) -> io::Result<Volume> {
-        Volume::new(&Kind::Ext4 { mount_options: String::new() }, size)
+        Volume::on_a_loop("mkfs.ext4", "e2fsprogs", size)
     }
 
     /// XFS with default features, at least 300 MiB.
     pub fn xfs(size: u64) -> io::Result<Volume> {
-        Volume::new(&Kind::Xfs, size)
+        Volume::on_a_loop("mkfs.xfs", "xfsprogs", size)
     }
 
     /// Btrfs with default features, at least 110 MiB.
     pub fn btrfs(size: u64) -> io::Result<Volume> {
-        Volume::new(&Kind::Btrfs { quota: None }, size)
+        Volume::on_a_loop("mkfs.btrfs", "btrfs-progs", size)
+    }
+
+    /// Btrfs with a qgroup limit on the whole volume in bytes: what goes beyond fails with EDQUOT.
+    pub fn btrfs_with_quota(size: u64, limit: u64) -> io::Result<Volume> {
+        let volume = Volume::btrfs(size)?;
+        let target = volume.mountpoint.display().to_string();
+        run("btrfs", "btrfs-progs", &["quota", "enable", &target])?;
+        run("btrfs", "btrfs-progs", &["qgroup", "limit", &limit.to_string(), "0/5", &target])?;
+        Ok(volume)
     }
 
     /// tmpfs; `size` is rounded up to whole pages.
     pub fn tmpfs(size: u64) -> io::Result<Volume> {
-        Volume::new(&Kind::Tmpfs { inodes: None }, size)
+        Volume::made(|_| Ok(vec!["-t".into(), "tmpfs".into(), "-o".into(), format!("size={size}"), "haul-test".into()]))
     }
 
-    /// Where it is mounted. On ext4 it holds `lost+found`.
+    /// tmpfs that holds so many inodes.
+    pub fn few_inodes(size: u64, inodes: u64) -> io::Result<Volume> {
+        let options = format!("size={size},nr_inodes={inodes}");
+        Volume::made(|_| Ok(vec!["-t".into(), "tmpfs".into(), "-o".into(), options, "haul-test".into()]))
+    }
+
+    fn on_a_loop(program: &str, package: &str, size: u64) -> io::Result<Volume> {
+        Volume::made(|image| {
+            let name = image.display().to_string();
+            fs::File::create(image)?.set_len(size)?;
+            run(program, package, &["-q", &name])?;
+            Ok(vec!["-o".into(), "loop".into(), name])
+        })
+    }
+
+    /// Mounts with the arguments of `mount` that are made for the path of an image.
+    fn made(arguments: impl FnOnce(&Path) -> io::Result<Vec<String>>) -> io::Result<Volume> {
+        let base = tempfile::Builder::new().prefix("haul-volume-").tempdir()?.keep();
+        let mut volume = Volume { mountpoint: base.join("mount"), base, mounted: None };
+        fs::create_dir(&volume.mountpoint)?;
+        let arguments = arguments(&volume.base.join("image"))?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        volume.mounted = Some(Mounted::new(&arguments, &volume.mountpoint)?);
+        Ok(volume)
+    }
+
+    /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.mountpoint
-    }
-
-    /// Writes everything out.
-    pub fn sync(&self) -> io::Result<()> {
-        let directory = fs::File::open(&self.mountpoint)?;
-        Ok(rustix::fs::syncfs(directory)?)
-    }
-
-    fn fill(&mut self, kind: &Kind, size: u64) -> io::Result<()> {
-        let image = self.base.join("image").display().to_string();
-        let (program, package) = match kind {
-            Kind::Tmpfs { inodes } => {
-                let inodes = inodes.map_or(String::new(), |inodes| format!(",nr_inodes={inodes}"));
-                self.mounted = Some(Mounted::new(&["-t", "tmpfs", "-o", &format!("size={size}{inodes}"), "haul-test"], &self.mountpoint)?);
-                return Ok(());
-            }
-            Kind::Ext4 { .. } => ("mkfs.ext4", "e2fsprogs"),
-            Kind::Xfs => ("mkfs.xfs", "xfsprogs"),
-            Kind::Btrfs { .. } => ("mkfs.btrfs", "btrfs-progs"),
-        };
-        fs::File::create(&image)?.set_len(size)?;
-        run(program, package, &["-q", &image])?;
-        let options = match kind {
-            Kind::Ext4 { mount_options } if !mount_options.is_empty() => format!("loop,{mount_options}"),
-            _ => "loop".to_owned(),
-        };
-        self.mounted = Some(Mounted::new(&["-o", &options, &image], &self.mountpoint)?);
-        if let Kind::Btrfs { quota: Some(limit) } = kind {
-            let target = self.mountpoint.display().to_string();
-            run("btrfs", "btrfs-progs", &["quota", "enable", &target])?;
-            run("btrfs", "btrfs-progs", &["qgroup", "limit", &limit.to_string(), "0/5", &target])?;
-        }
-        Ok(())
     }
 }
 
@@ -142,17 +110,6 @@ impl Drop for Mounted {
         if run("umount", "mount", &[&self.0]).is_err() {
             // It may be gone.
             let _ = run("umount", "mount", &["-l", &self.0]);
-        }
-    }
-}
-
-impl Kind {
-    fn name(&self) -> &'static str {
-        match self {
-            Kind::Ext4 { .. } => "ext4",
-            Kind::Xfs => "xfs",
-            Kind::Btrfs { .. } => "btrfs",
-            Kind::Tmpfs { .. } => "tmpfs",
         }
     }
 }

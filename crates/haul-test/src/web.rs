@@ -2,12 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::objects::{Endpoint, Running};
-use crate::port::free_port;
 
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
@@ -96,11 +94,8 @@ impl WebServer {
         })
     }
 
-    fn start(name: &str, command: impl Fn(&Path, u16) -> io::Result<Command>) -> io::Result<WebServer> {
-        let place = tempfile::Builder::new().prefix(&format!("haul-{name}-")).tempdir()?;
-        let port = free_port()?;
-        let command = command(place.path(), port)?;
-        let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+    fn start(name: &str, command: impl FnOnce(&Path, u16) -> io::Result<Command>) -> io::Result<WebServer> {
+        let (running, port) = Running::listening(name, command)?;
         Ok(WebServer { running, port })
     }
 

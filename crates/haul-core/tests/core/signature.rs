@@ -192,16 +192,6 @@ proptest! {
     }
 }
 
-#[test]
-fn one_byte_at_a_time_is_the_same() {
-    let content = random(1, 20_000);
-    let mut builder = SignatureBuilder::new(SMALL).unwrap();
-    for byte in &content {
-        builder.push(std::slice::from_ref(byte));
-    }
-    assert_eq!(builder.finish(), signature(&content, SMALL));
-}
-
 /// Whoever has to change what this expects has made another protocol: the form in the encoding takes the next number.
 #[test]
 fn cuts_and_hashes_never_change() {

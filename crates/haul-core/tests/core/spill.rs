@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::path::Path;
 
-use haul_core::spill::{Sorted, Sorter, SpillQueue, SpillStack};
+use haul_core::spill::{Sorter, SpillQueue, SpillStack};
 use proptest::prelude::*;
 
 const LIMITS: [usize; 9] = [0, 3, 9, 16, 41, 64, 200, 1000, 100_000];
@@ -163,13 +163,4 @@ fn an_error_loses_nothing_that_was_taken() {
     let mut sorter = Sorter::new(nowhere, 64, whole);
     assert!((0..100u8).any(|number| sorter.push(&[number; 4]).is_err()));
     assert!(Sorter::new(nowhere, 64, whole).finish().unwrap().next().is_none());
-}
-
-#[test]
-fn all_can_go_to_another_thread() {
-    fn is_send<T: Send>() {}
-    is_send::<SpillQueue>();
-    is_send::<SpillStack>();
-    is_send::<Sorter>();
-    is_send::<Sorted>();
 }

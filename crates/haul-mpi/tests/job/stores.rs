@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_test::compare::What;
 use haul_test::objects::scripted::{Action, Answer, When};
-use haul_test::objects::{Minio, Scripted, Server};
+use haul_test::objects::{ObjectServer, Scripted};
 use haul_test::program::{Ended, Program};
 use haul_test::sshd::Sshd;
 use haul_test::tree::spread;
@@ -21,7 +21,7 @@ fn tree() -> World {
 /// Runs of several ranks and of one process against one server.
 struct Bucket<'a> {
     w: &'a World,
-    minio: Minio,
+    minio: ObjectServer,
 }
 
 impl Bucket<'_> {
@@ -52,7 +52,7 @@ fn sorted(text: &str) -> Vec<&str> {
 #[test]
 fn ranks_copy_to_and_from_an_object_store_and_remove_there() {
     let w = tree();
-    let bucket = Bucket { w: &w, minio: Minio::start().expect("MinIO can be started: servers.sh installs it") };
+    let bucket = Bucket { w: &w, minio: ObjectServer::minio().expect("MinIO can be started: servers.sh installs it") };
     bucket.minio.make_bucket("ranks").expect("a bucket");
     bucket.ranks(3, "cp --part-size 5M src/ s3://ranks/tree/", 0);
     bucket.one("check src/ s3://ranks/tree/", 0);

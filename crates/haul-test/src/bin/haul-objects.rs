@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-use haul_test::objects::{Minio, Scripted, Server, Versitygw};
+use haul_test::objects::{ObjectServer, Scripted};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -71,7 +71,7 @@ fn parse() -> Result<Call, String> {
 fn run(call: &Call) -> Result<ExitStatus, String> {
     // From here on a signal is passed on, so that what was started is stopped in order.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| error.to_string())?;
-    let server: Box<dyn Server> = if call.versitygw { Box::new(started(Versitygw::start())?) } else { Box::new(started(Minio::start())?) };
+    let server = if call.versitygw { ObjectServer::versitygw() } else { ObjectServer::minio() }.map_err(|error| error.to_string())?;
     for bucket in &call.buckets {
         server.make_bucket(bucket).map_err(|error| format!("bucket {bucket}: {error}"))?;
     }
@@ -108,8 +108,4 @@ fn run(call: &Call) -> Result<ExitStatus, String> {
         eprintln!("haul-objects: {}; {} connections", counts.collect::<Vec<_>>().join(", "), between.connections());
     }
     status
-}
-
-fn started<S>(server: std::io::Result<S>) -> Result<S, String> {
-    server.map_err(|error| error.to_string())
 }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::Traffic;
-use super::pipe::{Fate, Loss, Pipe};
+use super::pipe::{Fate, Pipe};
 
 /// Packets read before those that are due are looked at again.
 const BATCH: usize = 16;
@@ -69,7 +69,6 @@ pub(super) struct Forward {
     pub(super) to: Arc<OwnedFd>,
     pub(super) pipe: Pipe,
     pub(super) mtu: u32,
-    pub(super) loss: Arc<Loss>,
     pub(super) counters: Arc<Counters>,
     pub(super) stop: Arc<Stop>,
 }
@@ -144,7 +143,7 @@ impl Forward {
                 Err(error) => return Err(error),
             };
             let now = Instant::now();
-            match self.pipe.pass(now, size, in_flight.bytes, &self.loss) {
+            match self.pipe.pass(now, size, in_flight.bytes) {
                 Fate::Release(when) if when <= now && in_flight.packets.is_empty() => self.hand(&buffer[..size]),
                 Fate::Release(when) => {
                     let mut packet = in_flight.spare.pop().unwrap_or_default();

@@ -36,7 +36,7 @@ use std::time::Duration;
 pub use namespace::End;
 
 use forward::{Counters, Forward, Stop};
-use pipe::{Loss, Pipe};
+use pipe::Pipe;
 
 /// The near end's address on every link.
 pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -100,10 +100,9 @@ pub struct Traffic {
 }
 
 /// One direction of a link in operation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lane {
     counters: Arc<Counters>,
-    loss: Arc<Loss>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -134,7 +133,7 @@ impl Link {
         let (far, far_device) = namespace::make(FAR, back.mtu)?;
         let (near_device, far_device) = (Arc::new(near_device), Arc::new(far_device));
         // The link exists before its second thread, so that a failure to start that one takes everything away.
-        let mut link = Link { near, far, forth: Lane::new(&forth), back: Lane::new(&back), stop };
+        let mut link = Link { near, far, forth: Lane::default(), back: Lane::default(), stop };
         link.forth.start(&forth, 0, [&near_device, &far_device], &link.stop)?;
         link.back.start(&back, 1, [&far_device, &near_device], &link.stop)?;
         Ok(link)
@@ -157,12 +156,6 @@ impl Link {
     pub fn back(&self) -> Traffic {
         self.back.counters.read()
     }
-
-    /// Another share of packets is lost from now on, in both directions: with 1.0 the cable is cut, and with 0.0 mended.
-    pub fn set_loss(&self, share: f64) {
-        self.forth.loss.set(share);
-        self.back.loss.set(share);
-    }
 }
 
 impl Drop for Link {
@@ -183,17 +176,12 @@ impl Drop for Link {
 }
 
 impl Lane {
-    fn new(options: &Options) -> Lane {
-        Lane { counters: Arc::default(), loss: Arc::new(Loss::new(options.loss)), thread: None }
-    }
-
     fn start(&mut self, options: &Options, number: u64, [from, to]: [&Arc<OwnedFd>; 2], stop: &Arc<Stop>) -> io::Result<()> {
         let forward = Forward {
             from: Arc::clone(from),
             to: Arc::clone(to),
             pipe: Pipe::new(options, number),
             mtu: options.mtu,
-            loss: Arc::clone(&self.loss),
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(stop),
         };

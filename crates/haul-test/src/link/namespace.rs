@@ -38,7 +38,7 @@ impl End {
     }
 
     /// The namespace, for `setns`.
-    pub fn namespace(&self) -> BorrowedFd<'_> {
+    fn namespace(&self) -> BorrowedFd<'_> {
         self.namespace.as_fd()
     }
 
@@ -70,7 +70,7 @@ impl End {
     }
 
     /// The processes whose first thread is in the namespace, apart from this one.
-    pub fn processes(&self) -> io::Result<Vec<u32>> {
+    fn processes(&self) -> io::Result<Vec<u32>> {
         let this = self.identity()?;
         let listed = std::fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         Ok(listed.filter(|pid| *pid != std::process::id() && namespace_of(*pid) == Some(this)).collect())

@@ -1,6 +1,5 @@
 //! What a direction of a link does to a packet: a decision per packet, with time as an argument.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Options;
@@ -12,27 +11,6 @@ const MOST_IN_FLIGHT: u64 = 512 << 20;
 
 /// Loss is drawn with this many bits.
 const LOSS_STEPS: u64 = 1 << 53;
-
-/// A share of packets that are lost, which can be changed while packets pass.
-#[derive(Debug)]
-pub(super) struct Loss(AtomicU64);
-
-impl Loss {
-    /// `share` is of 0.0..=1.0; what lies outside counts as the nearer end.
-    pub(super) fn new(share: f64) -> Loss {
-        let loss = Loss(AtomicU64::new(0));
-        loss.set(share);
-        loss
-    }
-
-    pub(super) fn set(&self, share: f64) {
-        self.0.store((share.clamp(0.0, 1.0) * LOSS_STEPS as f64) as u64, Ordering::Relaxed);
-    }
-
-    fn takes(&self, drawn: u64) -> bool {
-        drawn < self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +34,8 @@ pub(super) struct Pipe {
     queue: u64,
     /// When the transmitter has sent all that it was given.
     free: Option<Instant>,
+    /// Steps of `LOSS_STEPS` at which a packet is lost.
+    loss: u64,
     dice: Random,
 }
 
@@ -67,6 +47,7 @@ impl Pipe {
             rate: options.rate,
             queue: options.queue_bytes(),
             free: None,
+            loss: (options.loss * LOSS_STEPS as f64) as u64,
             dice: Random::new(options.seed.wrapping_mul(2).wrapping_add(lane)),
         }
     }
@@ -75,8 +56,8 @@ impl Pipe {
     ///
     /// The n-th packet of a direction is lost or not by the seed alone. A lost packet takes no time of the transmitter. A packet that
     /// finds the queue empty always has room.
-    pub(super) fn pass(&mut self, now: Instant, size: usize, in_flight: u64, loss: &Loss) -> Fate {
-        if loss.takes(self.dice.below(LOSS_STEPS)) {
+    pub(super) fn pass(&mut self, now: Instant, size: usize, in_flight: u64) -> Fate {
+        if self.dice.below(LOSS_STEPS) < self.loss {
             return Fate::Lost;
         }
         let size = size as u64;
@@ -108,51 +89,44 @@ mod tests {
 
     #[test]
     fn without_a_rate_only_the_delay_counts() {
-        let (start, loss) = (Instant::now(), Loss::new(0.0));
+        let start = Instant::now();
         let mut pipe = pipe(None, 0, 7 * MS);
         for n in 0..100 {
-            assert_eq!(pipe.pass(start + n * MS, 9000, 0, &loss), Fate::Release(start + (n + 7) * MS));
+            assert_eq!(pipe.pass(start + n * MS, 9000, 0), Fate::Release(start + (n + 7) * MS));
         }
     }
 
     #[test]
     fn packets_follow_each_other_at_the_rate_and_the_tail_is_dropped() {
-        let (start, loss) = (Instant::now(), Loss::new(0.0));
+        let start = Instant::now();
         // A packet of 1,000 bytes takes a millisecond; three of them may wait or be sent.
         let mut pipe = pipe(Some(1_000_000), 3000, 10 * MS);
         for n in 1..=3 {
-            assert_eq!(pipe.pass(start, 1000, 0, &loss), Fate::Release(start + (n + 10) * MS));
+            assert_eq!(pipe.pass(start, 1000, 0), Fate::Release(start + (n + 10) * MS));
         }
-        assert_eq!(pipe.pass(start, 1000, 0, &loss), Fate::Overflowed);
+        assert_eq!(pipe.pass(start, 1000, 0), Fate::Overflowed);
         // One has been sent since.
-        assert_eq!(pipe.pass(start + MS, 1000, 0, &loss), Fate::Release(start + 14 * MS));
-        assert_eq!(pipe.pass(start + MS, 1000, 0, &loss), Fate::Overflowed);
+        assert_eq!(pipe.pass(start + MS, 1000, 0), Fate::Release(start + 14 * MS));
+        assert_eq!(pipe.pass(start + MS, 1000, 0), Fate::Overflowed);
         // Time without packets is not saved up.
-        assert_eq!(pipe.pass(start + 100 * MS, 1000, 0, &loss), Fate::Release(start + 111 * MS));
+        assert_eq!(pipe.pass(start + 100 * MS, 1000, 0), Fate::Release(start + 111 * MS));
     }
 
     #[test]
-    fn an_empty_queue_takes_any_packet() {
-        let (start, loss) = (Instant::now(), Loss::new(0.0));
+    fn an_empty_queue_takes_any_packet_until_too_much_is_in_flight() {
+        let start = Instant::now();
         let mut pipe = pipe(Some(1_000_000), 1, MS);
-        assert_eq!(pipe.pass(start, 2000, 0, &loss), Fate::Release(start + 3 * MS));
-        assert_eq!(pipe.pass(start, 1, 0, &loss), Fate::Overflowed);
-    }
-
-    #[test]
-    fn what_is_in_flight_is_bounded() {
-        let (start, loss) = (Instant::now(), Loss::new(0.0));
-        let mut pipe = pipe(None, 0, 1000 * MS);
-        assert_eq!(pipe.pass(start, 9000, MOST_IN_FLIGHT, &loss), Fate::Overflowed);
+        assert_eq!(pipe.pass(start, 9000, MOST_IN_FLIGHT), Fate::Overflowed);
+        assert_eq!(pipe.pass(start, 2000, 0), Fate::Release(start + 3 * MS));
+        assert_eq!(pipe.pass(start, 1, 0), Fate::Overflowed);
     }
 
     #[test]
     fn loss_follows_the_seed_and_the_share() {
         let start = Instant::now();
         let lost = |seed: u64, lane: u64, share: f64| -> Vec<u32> {
-            let mut pipe = Pipe::new(&Options { seed, ..Options::default() }, lane);
-            let loss = Loss::new(share);
-            (0..10_000).filter(|_| pipe.pass(start, 100, 0, &loss) == Fate::Lost).collect()
+            let mut pipe = Pipe::new(&Options { seed, loss: share, ..Options::default() }, lane);
+            (0..10_000).filter(|_| pipe.pass(start, 100, 0) == Fate::Lost).collect()
         };
         assert_eq!(lost(1, 0, 0.1), lost(1, 0, 0.1));
         assert_ne!(lost(1, 0, 0.1), lost(2, 0, 0.1));

@@ -1,15 +1,15 @@
 //! Object stores: real servers that nobody here wrote, each on a port of its own at loopback with a directory of its own, and a
 //! server between that does what real ones do not do on demand.
 //!
-//! - [`minio`], [`versitygw`], [`moto`], [`rclone`] and [`seaweedfs`] start a server and stop it again; `servers.sh` beside this
-//!   package's manifest installs them.
+//! - [`real`] starts MinIO, versitygw, moto, rclone or SeaweedFS and stops it again.
 //! - [`plain`] makes signed requests, with code that haul does not share.
 //! - [`scripted`] answers chosen requests as a test says, and passes all others to the server behind it.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,22 +22,16 @@ use haul_s3::{Bucket, Client, PutOptions};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::process::{Pid, Signal};
 
+use crate::port::free_port;
+
 pub mod certificate;
 mod http;
-pub mod minio;
-pub mod moto;
 pub mod plain;
-pub mod rclone;
+pub mod real;
 pub mod scripted;
-pub mod seaweedfs;
-pub mod versitygw;
 
-pub use minio::Minio;
-pub use moto::Moto;
-pub use rclone::Rclone;
+pub use real::ObjectServer;
 pub use scripted::Scripted;
-pub use seaweedfs::SeaweedFs;
-pub use versitygw::Versitygw;
 
 /// A first start on a busy machine takes seconds.
 const LONGEST_START: Duration = Duration::from_secs(60);
@@ -70,7 +64,7 @@ impl Endpoint {
     }
 
     /// How haul's own code opens it.
-    pub fn account_options(&self) -> AccountOptions {
+    fn account_options(&self) -> AccountOptions {
         let keys = [("AWS_ACCESS_KEY_ID", &*self.access), ("AWS_SECRET_ACCESS_KEY", &*self.secret)];
         let environment = Environment::table(None, keys);
         AccountOptions { endpoint_url: Some(self.url.clone()), environment, ..AccountOptions::default() }
@@ -91,19 +85,6 @@ impl Endpoint {
     }
 }
 
-/// What all servers of object stores have in common.
-pub trait Server {
-    fn endpoint(&self) -> &Endpoint;
-
-    /// Makes an empty bucket, without haul.
-    fn make_bucket(&self, name: &str) -> io::Result<()> {
-        plain::request(self.endpoint(), "PUT", &format!("/{name}"), &[], b"")?.success().map(drop)
-    }
-
-    /// Where it keeps what it is given.
-    fn data(&self) -> PathBuf;
-}
-
 /// A server's process, with all that it starts, and its directory. Both are gone when this is dropped, also where a test panics.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -118,7 +99,7 @@ impl Running {
         command.current_dir(place.path()).process_group(0);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let program = command.get_program().to_owned();
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}; servers.sh installs it", program.display()));
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", program.display()));
         let mut running = Running { place, child: crate::sshd::start_with_us(command).map_err(named)? };
         at_exit(&running);
         let until = Instant::now() + LONGEST_START;
@@ -136,9 +117,24 @@ impl Running {
 }
 
 impl Running {
-    /// Stops all its processes where they are.
-    pub(crate) fn freeze(&self) {
-        kill_group(self.child.id(), Signal::STOP);
+    /// Starts the program that `command` makes for a directory and a free port of loopback, and waits until it listens there.
+    pub(crate) fn listening(name: &str, command: impl FnOnce(&Path, u16) -> io::Result<Command>) -> io::Result<(Running, u16)> {
+        let place = tempfile::Builder::new().prefix(&format!("haul-{name}-")).tempdir()?;
+        // Some run with the rights of another user.
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
+        let port = free_port()?;
+        let command = command(place.path(), port)?;
+        let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+        Ok((running, port))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to all its processes.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_group(self.child.id(), signal);
     }
 }
 

@@ -5,14 +5,13 @@
 //! [`Options::threads`] of them; only what the kernel itself serialises stays serial, which is one creation at a time in a directory.
 //!
 //! What is delayed: LOOKUP, GETATTR, SETATTR, CREATE, MKDIR, MKNOD, SYMLINK, LINK, READLINK, UNLINK, RMDIR, RENAME, OPEN, FLUSH,
-//! READDIR, STATFS, FSYNC, FALLOCATE, LSEEK and the xattr requests by the metadata delay; READ and WRITE by the data delay. OPENDIR, RELEASE,
-//! RELEASEDIR and FORGET are free. So is the question for `security.capability`, which the kernel asks before every write.
+//! READDIR, STATFS, FSYNC, FALLOCATE and LSEEK by the metadata delay; READ and WRITE by the data delay. OPENDIR, RELEASE, RELEASEDIR and
+//! FORGET are free. Extended attributes are not supported. Only the user who mounted it may enter.
 //!
-//! Names and attributes are cached by the kernel for [`Options::cache`] (default 1 s), absent names never. A file of a few kB that `cp` makes in
+//! Names and attributes are cached by the kernel for a second, absent names never. A file of a few kB that `cp` makes in
 //! a new directory costs LOOKUP, CREATE, WRITE and FLUSH: 14 ms with the default delays.
 
 mod attributes;
-mod creator;
 mod fault;
 mod node;
 mod operation;
@@ -22,11 +21,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, MountOption};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -39,27 +37,13 @@ pub struct Options {
     pub metadata_delay: Duration,
     /// Delay of a read or write request. Default 2 ms.
     pub data_delay: Duration,
-    /// How long the kernel may believe a name or an attribute. Default 1 s; zero asks every time, for every component of a path.
-    pub cache: Duration,
     /// How many requests are served at once, 1 to 1024. Default 192.
     pub threads: usize,
-    /// Pass extended attributes and ACLs through; implies `permissions`. Default false: they are not supported (EOPNOTSUPP).
-    pub xattrs: bool,
-    /// Let every user in and let the kernel check modes. It then asks for a directory's attributes again after each creation in it, one more
-    /// metadata delay a file. Default false: only the user who mounted may enter, and may do what the server may.
-    pub permissions: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            metadata_delay: Duration::from_millis(4),
-            data_delay: Duration::from_millis(2),
-            cache: Duration::from_secs(1),
-            threads: 192,
-            xattrs: false,
-            permissions: false,
-        }
+        Options { metadata_delay: Duration::from_millis(4), data_delay: Duration::from_millis(2), threads: 192 }
     }
 }
 
@@ -70,41 +54,6 @@ impl Options {
     }
 }
 
-/// What the mount has seen so far.
-#[derive(Debug, Default)]
-pub struct Counts {
-    metadata: AtomicU64,
-    data: AtomicU64,
-    waiting: AtomicUsize,
-    most_waiting: AtomicUsize,
-}
-
-impl Counts {
-    /// Metadata requests so far.
-    pub fn metadata(&self) -> u64 {
-        self.metadata.load(Ordering::Relaxed)
-    }
-
-    /// Read and write requests so far.
-    pub fn data(&self) -> u64 {
-        self.data.load(Ordering::Relaxed)
-    }
-
-    /// The most requests that were in their delay at one moment.
-    pub fn most_waiting(&self) -> usize {
-        self.most_waiting.load(Ordering::Relaxed)
-    }
-
-    fn wait(&self, delay: Duration) {
-        let now = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
-        self.most_waiting.fetch_max(now, Ordering::Relaxed);
-        if !delay.is_zero() {
-            thread::sleep(delay);
-        }
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A mounted slow file system. Dropping it unmounts, by force when something still has files open.
 #[derive(Debug)]
 pub struct SlowFs {
@@ -112,7 +61,6 @@ pub struct SlowFs {
     owns_mountpoint: bool,
     session: Option<BackgroundSession>,
     faults: Arc<Faults>,
-    counts: Arc<Counts>,
 }
 
 impl SlowFs {
@@ -139,25 +87,20 @@ impl SlowFs {
     pub fn mount_at(backing: &Path, mountpoint: &Path, options: Options) -> io::Result<SlowFs> {
         raise_descriptor_limit();
         let faults = Arc::new(Faults::default());
-        let counts = Arc::new(Counts::default());
         let root = rustix::process::geteuid().is_root();
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("slowfs".into())];
-        if options.permissions || options.xattrs {
-            config.mount_options.push(MountOption::DefaultPermissions);
-            config.acl = SessionACL::All;
-        }
         if root {
             config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
         }
         config.n_threads = Some(options.threads.clamp(1, 1024));
-        let filesystem = passthrough::Passthrough::new(backing, options, faults.clone(), counts.clone())
+        let filesystem = passthrough::Passthrough::new(backing, options, faults.clone())
             .map_err(|error| io::Error::new(error.kind(), format!("slowfs: backing directory {}: {error}", backing.display())))?;
         let session = fuser::spawn_mount(filesystem, mountpoint, &config).map_err(|error| {
             let hint = if root { "needs /dev/fuse" } else { "needs root, or fusermount3 and a readable /dev/fuse" };
             io::Error::new(error.kind(), format!("slowfs: cannot mount at {} ({hint}): {error}", mountpoint.display()))
         })?;
-        Ok(SlowFs { mountpoint: fs::canonicalize(mountpoint)?, owns_mountpoint: false, session: Some(session), faults, counts })
+        Ok(SlowFs { mountpoint: fs::canonicalize(mountpoint)?, owns_mountpoint: false, session: Some(session), faults })
     }
 
     /// Where it is mounted.
@@ -170,12 +113,7 @@ impl SlowFs {
         &self.faults
     }
 
-    /// What it has seen so far.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// Blocks until somebody else unmounts it.
+    /// Blocks until another process unmounts it.
     pub fn wait(mut self) -> io::Result<()> {
         match self.session.take() {
             Some(session) => session.join(),
@@ -189,7 +127,8 @@ impl Drop for SlowFs {
         self.faults.close();
         if let Some(session) = self.session.take() {
             detach(&self.mountpoint);
-            let guard = end(session);
+            // Drops the session's own mount guard, which without root calls `fusermount3 -u`, and keeps its thread.
+            let guard = session.guard;
             // The threads end when the kernel has taken back the connection; an abort is quick, but nothing here may wait for ever.
             let end = Instant::now() + Duration::from_secs(5);
             while !guard.is_finished() && Instant::now() < end {
@@ -201,11 +140,6 @@ impl Drop for SlowFs {
             let _ = fs::remove_dir(&self.mountpoint);
         }
     }
-}
-
-/// Drops the session's own mount guard, which without root calls `fusermount3 -u`, and keeps its thread.
-fn end(session: BackgroundSession) -> thread::JoinHandle<io::Result<()>> {
-    session.guard
 }
 
 /// Unmounts politely, then by ending the connection.

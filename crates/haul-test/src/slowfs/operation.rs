@@ -4,16 +4,13 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, ReplyDirectory, Request, TimeOrNow};
+use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, ReplyDirectory, TimeOrNow};
 use rustix::fs::{self as sys, AtFlags, Dir, Mode, OFlags, Timestamps};
 use rustix::process::{Gid, Uid};
 
 use super::attributes::{attributes, kind, timespec};
-use super::creator::{give, with_umask};
 use super::passthrough::{Passthrough, Result};
 use haul_core::lock::lock;
-
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// What a SETATTR changes.
 #[derive(Default)]
@@ -36,44 +33,17 @@ impl Passthrough {
         Ok(attributes)
     }
 
-    /// Makes a name with `make` under the caller's umask, gives it to the caller and looks it up.
-    pub(super) fn make(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        umask: u32,
-        make: impl FnOnce(&OwnedFd) -> Result<()>,
-    ) -> Result<FileAttr> {
-        let directory = self.nodes.get(parent)?;
-        with_umask(umask);
-        make(&directory.descriptor)?;
-        give(request, &directory.descriptor, name)?;
+    /// Makes a name with `make` and looks it up.
+    pub(super) fn make(&self, parent: INodeNo, name: &OsStr, make: impl FnOnce(&OwnedFd) -> Result<()>) -> Result<FileAttr> {
+        make(&self.nodes.get(parent)?.descriptor)?;
         self.found(parent, name)
     }
 
-    pub(super) fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        flags: i32,
-    ) -> Result<(FileAttr, u64, FopenFlags)> {
+    pub(super) fn create(&self, parent: INodeNo, name: &OsStr, mode: u32, flags: i32) -> Result<(FileAttr, u64, FopenFlags)> {
         let directory = self.nodes.get(parent)?;
-        with_umask(umask);
-        let wanted = open_flags(flags) | OFlags::NOFOLLOW | OFlags::CREATE;
-        let file = match sys::openat(&directory.descriptor, name, wanted | OFlags::EXCL, Mode::from_raw_mode(mode)) {
-            Ok(file) => {
-                give(request, &directory.descriptor, name)?;
-                file
-            }
-            Err(rustix::io::Errno::EXIST) if flags & libc::O_EXCL == 0 => {
-                sys::openat(&directory.descriptor, name, wanted, Mode::from_raw_mode(mode))?
-            }
-            Err(error) => return Err(error),
-        };
+        let exclusive = OFlags::from_bits_retain((flags & libc::O_EXCL) as u32);
+        let wanted = open_flags(flags) | OFlags::NOFOLLOW | OFlags::CREATE | exclusive;
+        let file = sys::openat(&directory.descriptor, name, wanted, Mode::from_raw_mode(mode))?;
         let attributes = self.found(parent, name)?;
         let handle = self.nodes.open(file, name.as_bytes(), flags & libc::O_ACCMODE != libc::O_RDONLY);
         Ok((attributes, handle, self.fopen_flags(name.as_bytes())))
@@ -87,7 +57,7 @@ impl Passthrough {
     pub(super) fn set(&self, number: INodeNo, change: Change, handle: Option<FileHandle>) -> Result<FileAttr> {
         let node = self.nodes.get(number)?;
         if change.owner.is_some() || change.group.is_some() || change.mode.is_some() {
-            self.faults.set(&node.name).map_err(rustix::io::Errno::from_raw_os_error)?;
+            self.faults.set(&node.name)?;
         }
         if change.owner.is_some() || change.group.is_some() {
             let (owner, group) = (change.owner.map(Uid::from_raw), change.group.map(Gid::from_raw));
@@ -112,7 +82,7 @@ impl Passthrough {
 
     pub(super) fn open_node(&self, number: INodeNo, flags: i32) -> Result<(u64, FopenFlags)> {
         let node = self.nodes.get(number)?;
-        self.faults.open(&node.name).map_err(rustix::io::Errno::from_raw_os_error)?;
+        self.faults.open(&node.name)?;
         let file = sys::open(node.proc_path(), open_flags(flags), Mode::empty())?;
         let handle = self.nodes.open(file, &node.name, flags & libc::O_ACCMODE != libc::O_RDONLY);
         Ok((handle, self.fopen_flags(&node.name)))
@@ -120,7 +90,7 @@ impl Passthrough {
 
     pub(super) fn read_at(&self, handle: FileHandle, offset: u64, size: u32) -> Result<Vec<u8>> {
         let handle = self.nodes.handle(handle.0)?;
-        let allowed = self.faults.read(&handle.name, offset, size as usize).map_err(rustix::io::Errno::from_raw_os_error)?;
+        let allowed = self.faults.read(&handle.name, offset, size as usize)?;
         let mut buffer = vec![0; allowed];
         let mut filled = 0;
         while filled < allowed {
@@ -138,7 +108,6 @@ impl Passthrough {
 
     pub(super) fn write_at(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<u32> {
         let handle = self.nodes.handle(handle.0)?;
-        self.faults.write(&handle.name, offset, data.len()).map_err(rustix::io::Errno::from_raw_os_error)?;
         let count = rustix::io::pwrite(&handle.file, data, offset)?;
         Ok(count as u32)
     }
@@ -158,17 +127,6 @@ impl Passthrough {
             if reply.add(INodeNo(*number), index as u64 + 1, *kind, OsStr::from_bytes(name)) {
                 break;
             }
-        }
-        Ok(())
-    }
-
-    pub(super) fn xattr(&self, name: &OsStr) -> Result<()> {
-        if !self.options.xattrs {
-            // ENOSYS: the kernel remembers, answers EOPNOTSUPP itself and asks no more.
-            return Err(rustix::io::Errno::NOSYS);
-        }
-        if name.as_bytes() != CAPABILITY {
-            self.metadata();
         }
         Ok(())
     }

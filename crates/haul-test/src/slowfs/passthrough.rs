@@ -4,45 +4,45 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{self as sys, AtFlags, FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{self as sys, AtFlags, FallocateFlags, Mode, OFlags};
 
 use super::attributes::attributes;
 use super::node::Nodes;
 use super::operation::Change;
-use super::{Counts, Faults, Options};
+use super::{Faults, Options};
 
 const GENERATION: Generation = Generation(0);
+/// How long the kernel may believe a name or an attribute.
+const CACHE: Duration = Duration::from_secs(1);
 
 pub(super) type Result<T> = std::result::Result<T, rustix::io::Errno>;
 
 pub(super) struct Passthrough {
     pub(super) nodes: Nodes,
-    pub(super) options: Options,
+    options: Options,
     pub(super) faults: Arc<Faults>,
-    counts: Arc<Counts>,
 }
 
 impl Passthrough {
-    pub(super) fn new(backing: &Path, options: Options, faults: Arc<Faults>, counts: Arc<Counts>) -> io::Result<Passthrough> {
+    pub(super) fn new(backing: &Path, options: Options, faults: Arc<Faults>) -> io::Result<Passthrough> {
         let root = sys::open(backing, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Passthrough { nodes: Nodes::new(root), options, faults, counts })
+        Ok(Passthrough { nodes: Nodes::new(root), options, faults })
     }
 
-    pub(super) fn metadata(&self) {
-        self.counts.metadata.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.counts.wait(self.options.metadata_delay);
+    fn metadata(&self) {
+        thread::sleep(self.options.metadata_delay);
     }
 
     fn data(&self) {
-        self.counts.data.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.counts.wait(self.options.data_delay);
+        thread::sleep(self.options.data_delay);
     }
 }
 
@@ -58,11 +58,7 @@ macro_rules! answer {
 
 impl Filesystem for Passthrough {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let mut wanted = vec![InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ATOMIC_O_TRUNC, InitFlags::FUSE_AUTO_INVAL_DATA];
-        if self.options.xattrs {
-            wanted.extend([InitFlags::FUSE_POSIX_ACL, InitFlags::FUSE_DONT_MASK]);
-        }
-        for flag in wanted {
+        for flag in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ATOMIC_O_TRUNC, InitFlags::FUSE_AUTO_INVAL_DATA] {
             config.add_capabilities(flag).map_err(|missing| io::Error::other(format!("slowfs: this kernel's FUSE lacks {missing:?}")))?;
         }
         // An error names the nearest value, which is set then.
@@ -114,10 +110,10 @@ impl Filesystem for Passthrough {
         answer!(reply, self.nodes.get(number).and_then(|node| sys::readlinkat(&node.descriptor, "", Vec::new())), target => reply.data(target.as_bytes()));
     }
 
-    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, device: u32, reply: ReplyEntry) {
+    fn mknod(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, device: u32, reply: ReplyEntry) {
         self.metadata();
         let kind = sys::FileType::from_raw_mode(mode);
-        let made = self.make(request, parent, name, umask, |directory| {
+        let made = self.make(parent, name, |directory| {
             // FUSE carries the kernel's 32-bit encoding of a device number: 12 bits of major inside 20 bits of minor.
             let device = sys::makedev((device & 0xfff00) >> 8, (device & 0xff) | ((device >> 12) & 0xfff00));
             sys::mknodat(directory, name, kind, Mode::from_raw_mode(mode & 0o7777), device)
@@ -125,10 +121,10 @@ impl Filesystem for Passthrough {
         self.entry(made, reply);
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         self.metadata();
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        self.entry(self.make(request, parent, name, umask, |directory| sys::mkdirat(directory, name, mode)), reply);
+        self.entry(self.make(parent, name, |directory| sys::mkdirat(directory, name, mode)), reply);
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -141,9 +137,9 @@ impl Filesystem for Passthrough {
         done(self.nodes.get(parent).and_then(|node| sys::unlinkat(&node.descriptor, name, AtFlags::REMOVEDIR)), reply);
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.metadata();
-        self.entry(self.make(request, parent, name, 0, |directory| sys::symlinkat(target, directory, name)), reply);
+        self.entry(self.make(parent, name, |directory| sys::symlinkat(target, directory, name)), reply);
     }
 
     fn rename(&self, _request: &Request, parent: INodeNo, name: &OsStr, to: INodeNo, new: &OsStr, flags: RenameFlags, reply: ReplyEmpty) {
@@ -169,9 +165,9 @@ impl Filesystem for Passthrough {
         answer!(reply, self.open_node(number, flags.0), (handle, flags) => reply.opened(FileHandle(handle), flags));
     }
 
-    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
+    fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
         self.metadata();
-        answer!(reply, self.create(request, parent, name, mode & 0o7777, umask, flags), (attributes, handle, flags) => reply.created(&self.options.cache, &attributes, GENERATION, FileHandle(handle), flags));
+        answer!(reply, self.create(parent, name, mode & 0o7777, flags), (attributes, handle, flags) => reply.created(&CACHE, &attributes, GENERATION, FileHandle(handle), flags));
     }
 
     fn read(
@@ -208,7 +204,7 @@ impl Filesystem for Passthrough {
     fn flush(&self, _request: &Request, _number: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
         self.metadata();
         let flushed = self.nodes.handle(handle.0).and_then(|handle| match handle.writes {
-            true => self.faults.flush(&handle.name).map_err(rustix::io::Errno::from_raw_os_error),
+            true => self.faults.flush(&handle.name),
             false => Ok(()),
         });
         done(flushed, reply);
@@ -254,43 +250,8 @@ impl Filesystem for Passthrough {
         }
     }
 
-    fn setxattr(&self, _: &Request, number: INodeNo, name: &OsStr, value: &[u8], flags: i32, _position: u32, reply: ReplyEmpty) {
-        let set = self.xattr(name).and_then(|()| {
-            let node = self.nodes.get(number)?;
-            sys::setxattr(node.proc_path(), name, value, XattrFlags::from_bits_retain(flags as u32))
-        });
-        done(set, reply);
-    }
-
-    fn getxattr(&self, _request: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value = self.xattr(name).and_then(|()| {
-            let node = self.nodes.get(number)?;
-            let mut value = vec![0; 1 << 16];
-            let length = sys::getxattr(node.proc_path(), name, &mut value)?;
-            value.truncate(length);
-            Ok(value)
-        });
-        sized(value, size, reply);
-    }
-
-    fn listxattr(&self, _request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.xattr(OsStr::new("")).and_then(|()| {
-            let node = self.nodes.get(number)?;
-            let mut names = vec![0; 1 << 16];
-            let length = sys::listxattr(node.proc_path(), &mut names)?;
-            names.truncate(length);
-            Ok(names)
-        });
-        sized(names, size, reply);
-    }
-
-    fn removexattr(&self, _request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.xattr(name).and_then(|()| sys::removexattr(self.nodes.get(number)?.proc_path(), name));
-        done(removed, reply);
-    }
-
     fn access(&self, _request: &Request, _number: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        // Either the kernel decides by mode and ACL, or everything is allowed.
+        // ENOSYS: everything is allowed, and the kernel asks no more.
         reply.error(Errno::ENOSYS);
     }
 
@@ -313,25 +274,16 @@ impl Filesystem for Passthrough {
 
 impl Passthrough {
     fn entry(&self, result: Result<FileAttr>, reply: ReplyEntry) {
-        answer!(reply, result, attributes => reply.entry(&self.options.cache, &attributes, GENERATION));
+        answer!(reply, result, attributes => reply.entry(&CACHE, &attributes, GENERATION));
     }
 
     fn attr(&self, number: INodeNo, result: Result<FileAttr>, reply: ReplyAttr) {
-        answer!(reply, result, attributes => reply.attr(&self.options.cache, &FileAttr { ino: number, ..attributes }));
+        answer!(reply, result, attributes => reply.attr(&CACHE, &FileAttr { ino: number, ..attributes }));
     }
 }
 
 fn done(result: Result<()>, reply: ReplyEmpty) {
     answer!(reply, result, () => reply.ok());
-}
-
-fn sized(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match result {
-        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(bytes) => reply.data(&bytes),
-        Err(error) => reply.error(errno(error)),
-    }
 }
 
 fn errno(error: rustix::io::Errno) -> Errno {

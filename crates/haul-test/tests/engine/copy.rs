@@ -52,13 +52,6 @@ fn a_gap_at_replaced_names_is_reported_once() {
 }
 
 #[test]
-fn nothing_below_a_new_directory_is_looked_up() {
-    let (source, target) = (tree(), Memory::new());
-    go(copying(&source, &target));
-    assert_eq!(target.calls("stat_many"), 0);
-}
-
-#[test]
 fn what_is_in_the_way_goes_by_a_task_that_is_counted_apart() {
     let (source, target) = (tree(), Memory::new());
     target.put("empty/full/of/things", b"x");

@@ -286,15 +286,6 @@ fn a_full_disk_ends_the_run_with_one_message() {
     }
 }
 
-#[test]
-fn a_vanished_source_is_another_class_than_a_failure() {
-    for op in [Op::Open, Op::GetBundle, Op::StatMany] {
-        let pair = Pair::new();
-        let report = pair.run(true, Rule::new(op, What::Vanish));
-        assert_eq!((report.vanished, report.failed), (1, 0), "{op:?}: {report:?}");
-    }
-}
-
 /// A name that is not found is one of the source only if the source said so.
 #[test]
 fn what_is_gone_at_the_destination_is_no_vanished_source() {

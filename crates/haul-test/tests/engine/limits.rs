@@ -190,6 +190,24 @@ fn too_short_to_say() {
     limited(dry, Limiter::DryRun);
 }
 
+#[test]
+fn a_file_has_no_more_workers_than_gain() {
+    for (readers, writers, asked, expected) in
+        [(1, 1, None, 1), (3, 1, None, 3), (1, 2, None, 2), (5, 2, None, 2), (3, 1, Some(2), 2), (1, 1, Some(4), 1)]
+    {
+        let source = Memory::new().with(|caps| caps.tuning.readers_per_file = readers);
+        source.put("huge", content("huge", 0, 3 << 20));
+        let source = Fault::slow(Arc::new(source), &[(Op::Read, ms(20))]);
+        let target = Memory::new().with(|caps| caps.tuning.writers_per_file = writers);
+        let mut copy = job(Arc::new(source.clone()), Arc::new(target));
+        copy.writers = asked;
+        let report = run(12, MANY, copy);
+        assert_eq!((report.made.files, report.failed), (1, 0));
+        let most = source.count(Op::Read).most_at_once;
+        assert!((1..=expected).contains(&most), "{most} of {expected} with {readers} readers, {writers} writers, {asked:?}");
+    }
+}
+
 /// What is counted as work adds up to what there was of it, whatever was waited for.
 #[test]
 fn no_time_is_counted_twice() {

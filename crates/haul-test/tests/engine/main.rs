@@ -9,7 +9,6 @@ mod memory;
 mod network;
 mod objects;
 mod property;
-mod readers;
 mod roots;
 mod streams;
 mod stress;

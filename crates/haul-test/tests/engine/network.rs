@@ -1,7 +1,6 @@
 //! Stores with a round trip per call: what the engine asks of them is counted.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::entry::MetaMask;
@@ -195,24 +194,4 @@ fn a_destination_that_writes_in_order_gets_its_chunks_in_order() {
     let (report, _) = run.go(copying(&source, &target));
     assert_eq!((report.failed, report.ending), (0, Ending::Complete), "{report:?}");
     assert_eq!(source.get("big"), target.get("big"));
-}
-
-/// Names a worker asked for, to prove that each was asked for once.
-#[test]
-fn every_name_is_read_once() {
-    let source = Memory::new();
-    for i in 0..2000 {
-        source.put(format!("d{}/{i}", i % 13), b"x");
-    }
-    go(job(Arc::new(source.again()), Arc::new(Memory::new())));
-    let from = source.again();
-    let asked = Mutex::new(HashSet::new());
-    let handle = Arc::new(from);
-    go(job(handle.clone(), Arc::new(Memory::new())));
-    for call in handle.log().into_iter().filter(|call| call.op == "get_bundle") {
-        for path in call.paths {
-            assert!(asked.lock().unwrap().insert(path.clone()), "{}", String::from_utf8_lossy(&path));
-        }
-    }
-    assert_eq!(asked.lock().unwrap().len(), 2000);
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use haul_core::entry::MetaMask;
 use haul_core::job::ModeChange;
 use haul_s3::{Objects, Options, PutOptions};
-use haul_test::objects::{Minio, Server, plain};
+use haul_test::objects::{ObjectServer, plain};
 
 use crate::support::{go, job};
 
 #[test]
 fn modes_and_owners_that_are_asked_for_are_given_to_what_has_none() {
-    let minio = Minio::start().expect("MinIO can be started: servers.sh installs it");
+    let minio = ObjectServer::minio().expect("MinIO can be started: servers.sh installs it");
     minio.make_bucket("bucket").expect("a bucket");
     let endpoint = minio.endpoint();
     plain::put(endpoint, "/bucket/from/file", b"content").expect("an object");

@@ -8,7 +8,7 @@ use haul_core::job::{Job, Listed, Pick, Root};
 use haul_core::spill::Sorter;
 use haul_test::memory::Memory;
 
-use crate::support::{assert_same, content, go, job};
+use crate::support::{content, go, job};
 
 fn root(store: &Memory, pick: Pick) -> Root {
     Root::new(Arc::new(store.again()), pick)
@@ -142,20 +142,4 @@ fn one_file_gets_another_name_and_its_source_is_removed_under_its_own() {
         assert_eq!(paths(&source), ["new"], "{size} {verify}");
         assert_eq!(diary.of(Action::Create), ["old"]);
     }
-}
-
-#[test]
-fn two_sources_make_one_tree() {
-    let (one, two, target, both) = (Memory::new(), Memory::new(), Memory::new(), Memory::new());
-    for i in 0..300 {
-        let path = format!("d{}/e{}/{i}", i % 3, i % 7);
-        let store = if i % 2 == 0 { &one } else { &two };
-        store.put(&path, content(&path, 0, 50));
-        both.put(&path, content(&path, 0, 50));
-    }
-    go(copy(vec![root(&one, Pick::Contents), root(&two, Pick::Contents)], &target));
-    assert_eq!(target.paths(), both.paths());
-    let (again, same) = (copy(vec![root(&one, Pick::Contents)], &Memory::new()), Memory::new());
-    go(Job { target: Arc::new(same.again()), ..again });
-    assert_same(&one, &same);
 }

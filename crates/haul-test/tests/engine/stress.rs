@@ -11,7 +11,7 @@ use haul_test::content::Random;
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 
-use crate::support::{Run, assert_same, content, copying, job};
+use crate::support::{Run, content, job};
 
 /// Another limit at each tick.
 struct Jumping(Random);
@@ -94,24 +94,6 @@ fn random_runs_with_jumping_limits_always_end_with_equal_trees() {
         assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "seed {seed:#x} + {i}: {report:?}");
         let differ = crate::support::differences(&source, &target);
         assert!(differ.is_empty(), "seed {seed:#x} + {i}: {differ:#?} {:?}", diary.of(Action::SetMeta));
-    }
-}
-
-#[test]
-fn one_worker_and_sixteen_come_to_the_same() {
-    for i in 0..20 {
-        let mut random = Random::new(0x0ddb_0a11 + i);
-        let source = tree(&mut random);
-        let reports: Vec<_> = [1, 2, 16]
-            .into_iter()
-            .map(|workers| {
-                let target = Memory::new();
-                let (report, _) = Run::workers(workers).go(copying(&source, &target));
-                assert_same(&source, &target);
-                (report.found, report.made, report.kept, report.bytes, report.file_bytes, report.attributes)
-            })
-            .collect();
-        assert!(reports.windows(2).all(|pair| pair[0] == pair[1]), "tree {i}: {reports:?}");
     }
 }
 

@@ -55,7 +55,6 @@ store_suite!(tmpfs, || TMPFS.fixture());
 
 store_suite!(fuse, || {
     let backing = tempfile::tempdir().expect("a temporary directory");
-    let options = slowfs::Options { xattrs: true, ..slowfs::Options::fast() };
-    let mounted = SlowFs::mount(backing.path(), options).expect("FUSE can be mounted: root and /dev/fuse");
+    let mounted = SlowFs::mount(backing.path(), slowfs::Options::fast()).expect("FUSE can be mounted: root and /dev/fuse");
     Fixture::in_directory(mounted.path().to_path_buf(), open, (mounted, backing))
 });

@@ -6,7 +6,6 @@ mod licences;
 mod local;
 mod memory;
 mod mode_e;
-mod objects;
 mod s3;
 mod s3_answers;
 mod s3_copy;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_s3::{Objects, Options, PutOptions};
-use haul_test::objects::{Endpoint, Minio, Server, Versitygw};
+use haul_test::objects::{Endpoint, ObjectServer};
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
 
@@ -18,7 +18,7 @@ fn fixture(endpoint: &Endpoint) -> Fixture {
     Fixture::new(open, ())
 }
 
-fn started<S: Server>(server: std::io::Result<S>) -> S {
+fn started(server: std::io::Result<ObjectServer>) -> ObjectServer {
     let server = server.expect("the server can be started: servers.sh installs it");
     server.make_bucket(BUCKET).expect("a bucket");
     server
@@ -26,13 +26,13 @@ fn started<S: Server>(server: std::io::Result<S>) -> S {
 
 /// One server for all checks, as long as the process lives.
 fn minio() -> Fixture {
-    static SERVER: OnceLock<Minio> = OnceLock::new();
-    fixture(SERVER.get_or_init(|| started(Minio::start())).endpoint())
+    static SERVER: OnceLock<ObjectServer> = OnceLock::new();
+    fixture(SERVER.get_or_init(|| started(ObjectServer::minio())).endpoint())
 }
 
 fn gateway() -> Fixture {
-    static SERVER: OnceLock<Versitygw> = OnceLock::new();
-    fixture(SERVER.get_or_init(|| started(Versitygw::start())).endpoint())
+    static SERVER: OnceLock<ObjectServer> = OnceLock::new();
+    fixture(SERVER.get_or_init(|| started(ObjectServer::versitygw())).endpoint())
 }
 
 store_suite!(minio, minio);

@@ -10,7 +10,7 @@ use haul_s3::upload::{Expected, Part};
 use haul_s3::{Body, Call};
 use haul_s3::{Bucket, Client, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};
-use haul_test::objects::{Minio, Scripted, Server};
+use haul_test::objects::{ObjectServer, Scripted};
 
 /// What a silent server is given.
 const SHORT: Duration = Duration::from_millis(300);
@@ -148,7 +148,7 @@ fn a_checksum_of_the_whole_goes_only_to_a_service_that_said_that_it_keeps_one() 
 
 #[test]
 fn what_a_service_says_that_it_made_is_compared() {
-    let minio = Minio::start().expect("MinIO can be started: servers.sh installs it");
+    let minio = ObjectServer::minio().expect("MinIO can be started: servers.sh installs it");
     minio.make_bucket("bucket").expect("a bucket");
     let server = Scripted::before(minio.endpoint()).expect("a server");
     let bucket = server.endpoint(minio.endpoint()).bucket("bucket", PutOptions::default());

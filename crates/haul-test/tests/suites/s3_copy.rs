@@ -8,7 +8,7 @@ use haul_core::error::ErrorKind;
 use haul_core::store::{MetaSpec, Spec, Store};
 use haul_s3::{Bucket, CopySizes, Objects, Options, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};
-use haul_test::objects::{Endpoint, Minio, Scripted, Server, plain};
+use haul_test::objects::{Endpoint, ObjectServer, Scripted, plain};
 
 const MIB: u64 = 1 << 20;
 /// All that a request may say of an object.
@@ -33,8 +33,8 @@ struct World {
 
 impl World {
     fn new(bucket: &str) -> World {
-        static SERVER: OnceLock<Minio> = OnceLock::new();
-        let minio = SERVER.get_or_init(|| Minio::start().expect("MinIO can be started: servers.sh installs it"));
+        static SERVER: OnceLock<ObjectServer> = OnceLock::new();
+        let minio = SERVER.get_or_init(|| ObjectServer::minio().expect("MinIO can be started: servers.sh installs it"));
         minio.make_bucket(bucket).expect("a bucket");
         let server = Scripted::before(minio.endpoint()).expect("a server");
         World { server, endpoint: minio.endpoint().clone(), bucket: bucket.into() }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use haul_ssh::sftp::{Channel, Host, Sftp};
 use haul_ssh::ssh::{Login, Target};
-use haul_test::proftpd::Proftpd;
+use haul_test::ssh_makes::{Make, SshMake};
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
@@ -48,8 +48,10 @@ store_suite!(ssh, || {
 
 /// The same with a server of another make.
 fn other_target() -> Target {
-    static SERVER: OnceLock<Proftpd> = OnceLock::new();
-    let server = SERVER.get_or_init(|| Proftpd::start().expect("proftpd can be started: proftpd-core, proftpd-mod-crypto and root"));
+    static SERVER: OnceLock<SshMake> = OnceLock::new();
+    let server = SERVER.get_or_init(|| {
+        SshMake::start(Make::Proftpd, Path::new("/")).expect("proftpd can be started: proftpd-core, proftpd-mod-crypto and root")
+    });
     Target { host: "testhost".into(), config: Some(server.config()), ..Target::default() }
 }
 

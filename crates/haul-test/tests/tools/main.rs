@@ -1,12 +1,8 @@
-//! The tools tested on each other. Needs root, FUSE, the mkfs programs and sshd.
+//! The comparer, the link and the released program. Needs root, mkfs.ext4, namespaces and the program of `./release`.
 
 mod compare;
 mod link;
 mod released;
-mod slowfs;
-mod sshd;
-mod tree;
-mod volume;
 
 use std::path::Path;
 use std::process::Command;

@@ -262,4 +262,4 @@ pub fn harmless(line: String) -> String {
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use haul_test::ftpd::FtpServer;
-use haul_test::objects::{Minio, Server};
+use haul_test::objects::ObjectServer;
 use haul_test::program::{Ended, until};
 use haul_test::sshd::Sshd;
 use haul_test::volume::Volume;
@@ -322,7 +322,7 @@ fn a_name_is_a_name_and_nothing_else() {
 #[test]
 fn tools_meet_at_an_object_store_in_both_directions() {
     let world = World::new();
-    let server = Minio::start().expect("MinIO can be started: servers.sh installs it");
+    let server = ObjectServer::minio().expect("MinIO can be started: servers.sh installs it");
     server.make_bucket("bench").expect("a bucket");
     let endpoint = server.endpoint();
     let programs = haul_test::objects::programs();

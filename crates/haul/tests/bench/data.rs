@@ -8,7 +8,7 @@ use std::path::Path;
 
 use haul_test::compare::{What, differences};
 use haul_test::program::Running;
-use haul_test::volume::{Kind, Volume};
+use haul_test::volume::Volume;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -143,7 +143,7 @@ fn space_and_inodes_are_asked_for_first() {
         .err_has("needs 7.81 MiB")
         .err_has("has 4.00 MiB free")
         .err_has("--scale");
-    let few = Volume::new(&Kind::Tmpfs { inodes: Some(100) }, 64 << 20).expect("a volume: root");
+    let few = Volume::few_inodes(64 << 20, 100).expect("a volume: root");
     world.ends(11, &format!("1000x1KiB {}/set", few.path().display())).err_has("needs 1,000 inodes").err_has(" free");
     assert_eq!((entries(small.path()), entries(few.path())), (0, 0), "nothing was made");
     world.ends(0, &format!("1000x1KiB --scale 100 {}/set", few.path().display()));

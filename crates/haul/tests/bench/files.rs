@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 
-use haul_test::objects::{Minio, Server};
+use haul_test::objects::ObjectServer;
 use haul_test::program::{Ended, Running, until};
 use haul_test::sshd::Sshd;
 use rustix::process::Signal;
@@ -195,7 +195,7 @@ fn another_machine_by_sftp_and_by_its_haul() {
 #[test]
 fn an_object_store() {
     let w = World::new();
-    let server = Minio::start().expect("minio; servers.sh beside haul-test's manifest installs it");
+    let server = ObjectServer::minio().expect("minio; servers.sh beside haul-test's manifest installs it");
     server.make_bucket("bench").expect("a bucket");
     let endpoint = server.endpoint().clone();
     let run = |code: i32, words: &str| {

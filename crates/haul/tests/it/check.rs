@@ -75,16 +75,8 @@ fn check_lists_what_is_missing_extra_and_differing() {
 #[test]
 fn check_refuses_with_two() {
     let w = World::new("src: a=1");
-    assert_snapshot!(w.haul("check src/ nothing").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: nothing: open: no such file or directory
-    ");
-    assert_snapshot!(w.haul("check nothing src").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: nothing: open: no such file or directory
-    ");
+    w.refuses(23, "check src/ nothing", "haul: nothing: open: no such file or directory");
+    w.refuses(23, "check nothing src", "haul: nothing: open: no such file or directory");
     // Nothing to compare does not make it identical.
     w.sh("mkdir empty");
     for words in ["empty/ nothing", "--exclude * src/ nothing", "src/ no/such", "src/a no/such", "src/a nothing/"] {
@@ -238,11 +230,7 @@ fn ls_cat_mkdir() {
     l
     p
     ");
-    assert_snapshot!(w.haul("ls nothing").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: nothing: open: no such file or directory
-    ");
+    w.refuses(23, "ls nothing", "haul: nothing: open: no such file or directory");
     assert_snapshot!(w.haul("ls src/d nothing src/a src/d/e src/l").run().snapshot(), @"
     exit 23
     --- stdout
@@ -257,12 +245,7 @@ fn ls_cat_mkdir() {
     ");
     w.write("text", "one\n");
     assert_eq!(w.haul("cat text text").succeeds().out, "one\none\n");
-    assert_snapshot!(w.haul("mkdir x/y").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: x/y: mkdir: No such file or directory
-      try: -p creates the parent directories
-    ");
+    w.refuses(23, "mkdir x/y", "haul: x/y: mkdir: No such file or directory\n  try: -p creates the parent directories");
     w.haul("mkdir x").succeeds();
     w.haul("mkdir x").ends(23);
     w.haul("mkdir -p x/y/z x").succeeds();

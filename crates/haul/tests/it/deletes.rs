@@ -73,28 +73,6 @@ fn backups_leave_the_times_of_the_directories_above_them_alone() {
 }
 
 #[test]
-fn without_delete_nothing_goes() {
-    let w = World::new("src: a=5 dst: old=1 d/e=2");
-    w.haul("sync src/ dst").succeeds();
-    assert_eq!(w.names("dst"), "a d/ d/e old");
-}
-
-#[test]
-fn nothing_is_deleted_after_a_failure() {
-    for (name, mode) in [("src/d", 0o000), ("src/a", 0o000)] {
-        let w = World::of_user("src: a=5 d/b=6 dst: old=1 d/kept=2");
-        w.chmod(name, mode);
-        let ran = w.haul("sync --delete src/ dst").ends(23);
-        assert!(w.has("dst/old") && w.has("dst/d/kept"), "{name}");
-        assert!(ran.out.contains("kept, because some files could not be listed or copied"), "it says so: {}", ran.out);
-        w.haul("sync --delete --ignore-errors src/ dst").ends(23);
-        assert!(!w.has("dst/old"), "{name}");
-        // What could not be listed says nothing of what is in it.
-        assert_eq!(w.has("dst/d/kept"), name == "src/d", "{name}");
-    }
-}
-
-#[test]
 fn a_failure_to_write_prevents_deletes_too() {
     let w = World::new("src: f=3 z=1 dst: f| old=2");
     assert_snapshot!(w.haul("sync --delete src/ dst").run().snapshot(), @"
@@ -187,13 +165,6 @@ fn sealed_directories_are_deleted_by_their_owner() {
     }
     let ran = w.haul("sync --delete src/ dst").run();
     assert_eq!(ran.status.code() == Some(0), !w.has("dst/gone"), "success only when it is gone: {}", ran.snapshot());
-}
-
-#[test]
-fn a_directory_that_becomes_a_file_and_the_reverse() {
-    let w = World::new("src: x=3 y/f=4 dst: x/old=1 y=5");
-    w.haul("sync --delete --force src/ dst").succeeds();
-    w.assert_same("src", "dst", What::USUAL);
 }
 
 /// What an interrupted run left is in no listing; that its source is gone must not make it stay for ever.

@@ -1,42 +1,15 @@
 //! Output for programs: JSON, lists, logs, silence.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use haul_test::documented::{documented, keys};
 use haul_test::program::Ended;
-use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::support::{Printed, World};
-
-/// The keys of each event, as docs/json.md has them.
-fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let text = include_str!("../../../../docs/json.md");
-    let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut kind = String::new();
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix("## `") {
-            kind = name.trim_end_matches('`').to_owned();
-        } else if let Some(key) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
-            kinds.entry(kind.clone()).or_default().insert(key.to_owned());
-        }
-    }
-    kinds
-}
-
-/// Keys with those of objects in them, as `slowest.path`.
-fn keys(value: &Value) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
-    for (key, value) in value.as_object().expect("an object") {
-        all.insert(key.clone());
-        if value.is_object() {
-            all.extend(keys(value).into_iter().map(|inner| format!("{key}.{inner}")));
-        }
-    }
-    all
-}
 
 /// A name that is no text.
 fn odd(directory: &str, name: &[u8]) -> PathBuf {
@@ -359,11 +332,7 @@ fn quiet_is_silent_unless_something_fails() {
     let ran = w.haul("cp -q src/ dst").succeeds();
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""));
     w.tree("src: zero=1:0000");
-    assert_snapshot!(w.haul("cp -q src/ dst").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: zero: open: Permission denied
-    ");
+    w.refuses(23, "cp -q src/ dst", "haul: zero: open: Permission denied");
 }
 
 #[test]

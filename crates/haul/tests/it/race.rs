@@ -120,19 +120,6 @@ fn a_file_that_is_replaced_by_a_link_is_not_read_through_it() {
     assert!(landed == b"old" || landed.len() >= 2 << 20, "{} bytes", landed.len());
 }
 
-#[test]
-fn a_vanished_file_does_not_block_deletes() {
-    let w = World::new("src: slow=1M dst: extra=1");
-    // The lister is ahead of the copier: what goes while the first file is under way has been listed.
-    haul_test::tree::flat(&w.path("src/many"), 50, 300 << 10).expect("made");
-    let run = start(&w, "sync -j 1 --delete --bwlimit 4M src/ dst");
-    for number in 25..50 {
-        w.remove(format!("src/many/f{number:07}"));
-    }
-    let ended = run.wait().code_of(&[0, 24]);
-    assert!(!w.has("dst/extra"), "{ended}");
-}
-
 /// Somebody swaps a directory for a link to elsewhere, again and again, while root works in it.
 fn swap_while(w: &World, swapped: &str, commands: &[&str]) {
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,20 +1,14 @@
 //! What `rm` removes, what it refuses, and how it ends when it could not do all.
 
 use haul_test::volume::Mounted;
-use insta::assert_snapshot;
 
-use crate::support::{Printed, World};
+use crate::support::World;
 
 #[test]
 fn rm_is_careful() {
     let w = World::new("d: a=1 e/b=2 other: f=1");
     w.tree("one=1");
-    assert_snapshot!(w.haul("rm d").run().snapshot(), @"
-    exit 1
-    --- stderr
-    haul: d: remove: is a directory
-      try: -r removes it and its contents
-    ");
+    w.refuses(1, "rm d", "haul: d: remove: is a directory\n  try: -r removes it and its contents");
     w.haul("rm one").succeeds();
     w.symlink("other", "d/link");
     w.haul("rm -r d").succeeds();
@@ -29,11 +23,7 @@ fn rm_is_careful() {
     w.write("mounted/f", "x");
     let ended = w.haul("rm -r mounted").run();
     assert!(!ended.status.success() && w.has("mounted/f"), "a mount point needs --force");
-    assert_snapshot!(w.haul("rm nothing").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: nothing: open: no such file or directory
-    ");
+    w.refuses(23, "rm nothing", "haul: nothing: open: no such file or directory");
 }
 
 /// A directory that is refused makes no usage error of what was done to others.

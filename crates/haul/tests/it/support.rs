@@ -71,6 +71,12 @@ impl World {
         self.sh("chown -hR 65534:65534 .");
     }
 
+    /// It prints this on standard error and nothing else.
+    #[track_caller]
+    pub fn refuses(&self, code: i32, words: &str, message: &str) {
+        assert_eq!(self.haul(words).run().snapshot(), format!("exit {code}\n--- stderr\n{message}\n"));
+    }
+
     /// The program with these words, split at blanks.
     pub fn haul(&self, words: &str) -> Program {
         let command = self.user.as_ref().map_or_else(|| Command::new(haul()), NobodyProgram::command);

@@ -60,25 +60,7 @@ fn devices_cannot_be_made() {
     let w = World::of_user("src: a=5");
     w.sh("mknod src/null c 1 3");
     w.age("src");
-    assert_snapshot!(w.haul("cp -a src/ dst").run().snapshot(), @"
-    exit 23
-    --- stdout
-    copies the contents of [W]/src to [W]/dst
-    Result:      completed with errors, listed below
-    Items:       3 (1 file, 1 directory, 1 special file)
-    Created:     1 file
-    Attributes:  set on 1 entry
-    Errors:      1
-    Data:        5 B transferred, 5 bytes
-
-    Failures:
-      null: create: this user or this file system cannot create a character device here
-
-    Fix the errors and rerun; finished files are skipped:
-      haul cp -a src/ dst
-    --- stderr
-    haul: null: create: this user or this file system cannot create a character device here
-    ");
+    w.haul("cp -a src/ dst").ends(23).err_has("null: create: this user or this file system cannot create a character device here");
 }
 
 #[test]
@@ -144,29 +126,8 @@ fn no_permission_at_the_destination() {
     for line in ["haul: a: create: Permission denied", "haul: d/b: create: Permission denied", "Errors:      2", "Created:     0"] {
         assert!(said.contains(line), "{said}");
     }
-    assert_snapshot!(w.haul("cp src/a dst/new").run().snapshot(), @"
-    exit 23
-    --- stdout
-    copies [W]/src/a to [W]/dst/new
-    Result:      completed with errors, listed below
-    Items:       1 file
-    Created:     0
-    Errors:      1
-    Data:        nothing transferred
-
-    Failures:
-      new: create: Permission denied
-
-    Fix the errors and rerun; finished files are skipped:
-      haul cp src/a dst/new
-    --- stderr
-    haul: new: create: Permission denied
-    ");
-    assert_snapshot!(w.haul("cp src/ dst/new/").run().snapshot(), @"
-    exit 23
-    --- stderr
-    haul: dst/new: mkdir: Permission denied
-    ");
+    w.haul("cp src/a dst/new").ends(23).err_has("haul: new: create: Permission denied");
+    w.refuses(23, "cp src/ dst/new/", "haul: dst/new: mkdir: Permission denied");
 }
 
 #[test]

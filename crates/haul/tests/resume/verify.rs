@@ -39,7 +39,7 @@ const BOTH: [(&str, &str); 2] = [("small=40K", "small"), ("large=600K", ".haul-"
 fn a_copy_that_reads_back_differently_once_is_copied_again() {
     for (what, name) in BOTH {
         let w = World::new(&format!("src: {what} other=3K big=500K back/dst:"));
-        let mounted = w.mount("back", &[Fault::once(name, CORRUPT)]);
+        let mounted = w.mount("back", &[Fault { times: 1, ..Fault::always(name, CORRUPT) }]);
         let ended = w.haul(&format!("{COPY} --verify -j 1 src/ {}/dst", mounted.path().display())).ends(0);
         assert!(ended.number("retries") > 0, "{ended}");
         assert_eq!(mounted.faults().struck(), 1, "{what}");

@@ -1,25 +1,16 @@
 //! Addresses that name a profile: several servers and accounts in one run.
 
 use std::fs;
-use std::sync::Arc;
 
-use haul_test::compare::What;
 use haul_test::objects::scripted::When;
-use haul_test::objects::{Endpoint, Minio, Versitygw};
+use haul_test::objects::{Endpoint, ObjectServer};
 
 use crate::support::{Program, World};
 
 /// Writes `~/.aws` with one profile for each endpoint.
 fn profiles(w: &World, all: &[(&str, &Endpoint)]) {
-    let (mut config, mut keys) = (String::new(), String::new());
-    for (name, endpoint) in all {
-        config += &format!("[profile {name}]\nendpoint_url = {}\nregion = {}\n", endpoint.url, endpoint.region);
-        keys += &format!("[{name}]\naws_access_key_id = {}\naws_secret_access_key = {}\n", endpoint.access, endpoint.secret);
-    }
-    let aws = w.path("home/.aws");
-    fs::create_dir(&aws).expect("made");
-    fs::write(aws.join("config"), config).expect("written");
-    fs::write(aws.join("credentials"), keys).expect("written");
+    let all: Vec<_> = all.iter().map(|(name, endpoint)| (*name, *endpoint, None)).collect();
+    crate::between_servers::profiles(w, &all);
 }
 
 /// Told of neither server, and of a wrong one by the environment.
@@ -30,33 +21,6 @@ fn lost(haul: Program) -> Program {
 
 fn at(profile: &str, w: &World, path: &str) -> String {
     format!("s3://{profile}@{}{path}", w.bucket)
-}
-
-#[test]
-#[ignore = "full"]
-fn from_one_server_to_another_and_back() {
-    let w = World::new();
-    let there = World::at(Arc::new(Versitygw::start().expect("versitygw can be started: servers.sh installs it")));
-    profiles(&w, &[("one", &w.real), ("two", &there.real)]);
-    w.tree("src: a=1K b=17:0600 empty=0 d/e=5K:0640 large=20M none/ l->a");
-    let go = |words: &str| lost(w.haul(words));
-    go("cp -a src").arg(at("one", &w, "/data/")).ends(0);
-    let (first, second) = (at("one", &w, "/data/"), at("two", &there, "/copy/"));
-
-    let ended = go("cp -a --part-size 5M").arg(&first).arg(&second).ends(0);
-    for words in [&format!("{} as one", w.real.host())[..], &format!("{} as two", there.real.host())] {
-        assert!(ended.out.contains(words), "{words}: {ended}");
-    }
-    assert_eq!(there.get("copy/src/large"), w.read("src/large"));
-    go("sync -a --delete").arg(&first).arg(&second).moves_nothing();
-    go("check").arg(&first).arg(&second).ends(0);
-    go("cp -a").arg(format!("{second}src/")).arg("back").ends(0);
-    w.assert_same("src", "back", What { hard_links: false, holes: false, ..What::ALL });
-
-    // An address without a profile means what it always did.
-    w.haul("cp src/a @/plain").ends(0);
-    w.haul("cp @/plain").arg(&second).ends(0);
-    assert_eq!(there.get("copy/plain"), w.read("src/a"));
 }
 
 #[test]
@@ -93,7 +57,7 @@ fn a_service_is_not_asked_to_copy_for_two_accounts() {
 
 #[test]
 fn one_place_under_two_accounts_is_one_place() {
-    let w = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
+    let w = World::of(ObjectServer::minio());
     profiles(&w, &[("one", &w.real), ("two", &w.real)]);
     w.put(b"dir/x", &[], b"content");
     let ended = lost(w.haul("mv")).arg(at("one", &w, "/dir/")).arg(at("two", &w, "/dir/")).ends(1);
@@ -147,7 +111,7 @@ fn buckets_that_haul_does_not_speak_to_are_named() {
 fn headers_metadata_and_tags_go_along() {
     let w = World::new();
     let there = World::new();
-    let other = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
+    let other = World::of(ObjectServer::minio());
     profiles(&w, &[("one", &w.real), ("two", &there.real), ("three", &other.real)]);
     let headers = [
         ("content-type", "text/x-own"),

@@ -64,31 +64,6 @@ fn a_move_to_a_bucket_and_from_it() {
 }
 
 #[test]
-fn from_one_bucket_to_another() {
-    let (w, scripted) = World::scripted();
-    let other = World::new();
-    w.tree("src: a=1K d/e=5K large=9M");
-    w.haul("cp src/ @/one/").ends(0);
-    scripted.clear_seen();
-    // The same path in another bucket is another place.
-    w.haul(&format!("sync @/one/ s3://{}/one/", other.bucket)).ends(0);
-    assert_eq!(came(&scripted), 0);
-    w.haul(&format!("cp s3://{}/one/ back", other.bucket)).ends(0);
-    w.assert_same("src", "back", What::USUAL);
-}
-
-#[test]
-fn verified_copies_pass_through_here() {
-    let (w, scripted) = World::scripted();
-    w.tree("src: a=1K large=9M");
-    w.haul("cp src/ @/one/").ends(0);
-    scripted.clear_seen();
-    w.haul("cp --verify @/one/ @/two/").ends(0);
-    assert!(came(&scripted) >= 9 << 20);
-    assert!(w.get("two/large") == w.read("src/large"));
-}
-
-#[test]
 fn onto_itself() {
     let w = World::new();
     w.tree("src: a=1K d/e=5K");

@@ -1,20 +1,20 @@
 //! From bucket to bucket of two servers or accounts: the content passes through here, and a copy is one of objects.
 
 use std::fs;
-use std::sync::Arc;
 
 use haul_test::compare::What;
-use haul_test::objects::{Endpoint, Minio, Moto};
+use haul_test::objects::{Endpoint, ObjectServer};
 
 use crate::between::{FOREIGN, assert_foreign};
+use crate::keys::decode;
 use crate::narrow::session;
 use crate::support::{Program, World};
 
 /// A profile: its name, where its server is, and the keys of who asks.
-type Profile<'a> = (&'a str, &'a Endpoint, Option<[String; 3]>);
+pub type Profile<'a> = (&'a str, &'a Endpoint, Option<[String; 3]>);
 
 /// Writes `~/.aws`.
-fn profiles(w: &World, all: &[Profile<'_>]) {
+pub fn profiles(w: &World, all: &[Profile<'_>]) {
     let (mut config, mut credentials) = (String::new(), String::new());
     for (name, endpoint, keys) in all {
         config += &format!("[profile {name}]\nendpoint_url = {}\nregion = {}\n", endpoint.url, endpoint.region);
@@ -41,23 +41,12 @@ fn go(w: &World, there: &World, words: &str) -> Program {
 
 /// Keys below a prefix, and the content of each.
 fn objects(w: &World, prefix: &str) -> Vec<(String, Vec<u8>)> {
-    let keys = w.keys().into_iter().filter_map(|key| Some(decoded(&key).strip_prefix(prefix)?.to_string()));
+    let keys = w.keys().into_iter().filter_map(|key| Some(String::from_utf8(decode(&key)).ok()?.strip_prefix(prefix)?.to_string()));
     keys.map(|key| (key.clone(), w.get(&format!("{prefix}{key}")))).collect()
 }
 
-/// A key of a listing as it is.
-fn decoded(key: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), key.as_bytes());
-    while let Some((first, behind)) = rest.split_first() {
-        let byte = behind.get(..2).filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &behind[2..] } else { behind };
-    }
-    String::from_utf8(bytes).expect("text")
-}
-
 fn moto() -> World {
-    World::at(Arc::new(Moto::start().expect("moto can be started: servers.sh installs it")))
+    World::of(ObjectServer::moto())
 }
 
 /// What no file could be called: this server takes any key.
@@ -89,27 +78,9 @@ fn odd_keys_stay_as_they_are() {
 }
 
 #[test]
-fn no_markers_but_those_of_the_source() {
-    let w = World::new();
-    let there = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
-    profiles(&w, &[("one", &w.real, None), ("two", &there.real, None)]);
-    for key in ["in/a", "in/d/b", "in/d/e/c", "in/marked/"] {
-        w.put(key.as_bytes(), &[], if key.ends_with('/') { b"" } else { b"content" });
-    }
-    let below = |prefix: &str| objects(&there, prefix).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-    for (words, prefix) in [("cp one@/in/ two@/cp/", "cp/"), ("sync -a one@/in/ two@/sync", "sync/")] {
-        go(&w, &there, words).ends(0);
-        assert_eq!(below(prefix), ["a", "d/b", "d/e/c", "marked/"], "{words}");
-    }
-    go(&w, &there, "sync -a --delete one@/in/ two@/sync/").moves_nothing();
-    go(&w, &there, "mv one@/in/ two@/mv/").ends(0);
-    assert_eq!(below("mv/"), ["a", "d/b", "d/e/c", "marked/"]);
-}
-
-#[test]
 fn markers_go_along_with_all_that_they_have() {
     let w = World::new();
-    let there = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
+    let there = World::of(ObjectServer::minio());
     profiles(&w, &[("one", &w.real, None), ("two", &there.real, None)]);
     for key in ["in/a", "in/d/", "in/d/b"] {
         w.put(key.as_bytes(), &FOREIGN, if key.ends_with('/') { b"" } else { b"content" });

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use haul_test::objects::ObjectServer;
 use haul_test::objects::plain::{self, request};
-use haul_test::objects::{Minio, Server, Versitygw};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 
@@ -12,7 +12,7 @@ use crate::support::{Ended, World, until};
 
 impl World {
     /// At a server of its own without buckets.
-    fn alone(server: std::io::Result<impl Server + 'static>) -> World {
+    fn alone(server: std::io::Result<ObjectServer>) -> World {
         World::without_bucket(Arc::new(server.expect("a server")))
     }
 
@@ -48,7 +48,7 @@ const TREE: [&str; 8] =
 
 #[test]
 fn buckets_are_made_listed_and_removed() {
-    let world = World::alone(Minio::start());
+    let world = World::alone(ObjectServer::minio());
     world.ok(&["mb", "s3://alpha", "s3://beta"]);
     let listed = world.ok(&["ls", "s3://"]);
     assert!(listed.len() == 2 && listed[0].ends_with("  s3://alpha") && listed[1].starts_with("20"), "{listed:?}");
@@ -76,7 +76,7 @@ fn buckets_are_made_listed_and_removed() {
 #[test]
 #[ignore = "full"]
 fn keys_are_listed_by_slashes_and_wildcards_without_a_look_at_any() {
-    let server = Arc::new(Versitygw::start().expect("a server"));
+    let server = Arc::new(ObjectServer::versitygw().expect("a server"));
     let world = World::at(server.clone());
     world.bucket("box", &TREE);
     let ls = |arguments: &[&str]| world.ok(&[&["ls"], arguments].concat());
@@ -101,13 +101,13 @@ fn keys_are_listed_by_slashes_and_wildcards_without_a_look_at_any() {
     assert_eq!(world.ok(&["du", "s3://box/2024-02"]), ["18\t1 file\ts3://box/2024-02/deep", "31\t2 files\ts3://box/2024-02"]);
     assert_eq!(world.ok(&["du", "-s", "--by-class", "--exclude", "deep", "s3://box/2024-02/"])[0], "13\t1 file\tSTANDARD");
     assert_eq!(world.ok(&["du", "-s", "s3://box/**/x?.nc"]), ["67\t5 files\ts3://box/**/x?.nc"]);
-    let asked = std::fs::read_to_string(server.requests_file()).expect("the server's log");
+    let asked = std::fs::read_to_string(server.path("requests")).expect("the server's log");
     assert!(asked.contains("s3_ListObjectsV2") && !asked.contains("s3_HeadObject") && !asked.contains("s3_GetObject"), "{asked}");
 }
 
 #[test]
 fn wildcards_and_directories_are_removed_in_batches() {
-    let world = World::alone(Minio::start());
+    let world = World::alone(ObjectServer::minio());
     world.bucket("box", &TREE);
     let dry = world.run(&["rm", "-n", "s3://box/2024-*/x*.nc"]);
     assert_eq!(dry.err.lines().filter(|line| line.starts_with("would remove s3://box/2024-0")).count(), 3, "{dry:?}");
@@ -152,7 +152,7 @@ fn wildcards_and_directories_are_removed_in_batches() {
 #[test]
 #[ignore = "full"]
 fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
-    let world = World::alone(Versitygw::start());
+    let world = World::alone(ObjectServer::versitygw());
     world.bucket("box", &TREE);
     let files = |dir: &str| {
         let found = Command::new("find").args([dir, "-type", "f"]).current_dir(world.path("")).output().expect("find runs");
@@ -190,7 +190,7 @@ fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
 
 #[test]
 fn an_object_is_described_and_handed_out_by_an_address() {
-    let world = World::alone(Minio::start());
+    let world = World::alone(ObjectServer::minio());
     world.bucket("box", &[]);
     std::fs::write(world.path("f.nc"), "content").expect("written");
     world.ok(&["cp", "-q", "-p", "--metadata", "Lab=seven", "f.nc", "s3://box/d/f.nc"]);
@@ -238,7 +238,7 @@ fn http(method: &str, url: &str, body: &[u8]) -> String {
 #[test]
 #[ignore = "full"]
 fn versions_are_listed_read_and_removed() {
-    let world = World::alone(Versitygw::start());
+    let world = World::alone(ObjectServer::versitygw());
     world.bucket("box", &[]);
     let on =
         b"<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>Enabled</Status></VersioningConfiguration>";
@@ -277,7 +277,7 @@ fn versions_are_listed_read_and_removed() {
 #[test]
 #[ignore = "full"]
 fn unfinished_uploads_are_listed_and_removed() {
-    let world = World::alone(Versitygw::start());
+    let world = World::alone(ObjectServer::versitygw());
     world.bucket("box", &["d/done"]);
     let begin = |key: &str| {
         let answer = request(&world.real, "POST", &format!("/box/{key}?uploads="), &[], b"").and_then(plain::Answer::success);
@@ -311,7 +311,7 @@ fn unfinished_uploads_are_listed_and_removed() {
 
 #[test]
 fn many_commands_run_in_one_process() {
-    let world = World::alone(Minio::start());
+    let world = World::alone(ObjectServer::minio());
     std::fs::write(world.path("a file"), "text").expect("written");
     let script = "# begins here\n\nmb s3://bucket\n  cp -q 'a file' \"s3://bucket/a key\" # quoted\nhaul cat s3://bucket/a\\ key\n\
                   rm s3://bucket/none\nnonsense\nrun other\ncp s3://bucket/none .\nls s3://bucket\n";
@@ -341,7 +341,7 @@ fn many_commands_run_in_one_process() {
 /// A signal ends the line that is at work, and begins no other.
 #[test]
 fn a_signal_ends_all_lines() {
-    let world = World::alone(Minio::start());
+    let world = World::alone(ObjectServer::minio());
     world.bucket("bucket", &[]);
     let fifo = world.path("fifo");
     world.sh("mkfifo fifo");

@@ -8,17 +8,6 @@ use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 use crate::support::World;
 
 #[test]
-fn a_part_that_failed_three_times_is_sent_again() {
-    let (w, scripted) = World::scripted();
-    w.tree("src: large=12M small=10");
-    scripted.rule(When::method("PUT").query("partNumber=2"), 1..=3, Action::Answer(Answer::error(500, "InternalError")));
-    scripted.rule(When::method("PUT").path("small"), 1..=3, Action::Answer(Answer::error(500, "InternalError")));
-    w.haul("cp --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.read("src/large"));
-    assert_eq!(w.get("to/small"), w.read("src/small"));
-}
-
-#[test]
 fn a_service_that_asks_for_less_gets_less() {
     let (w, scripted) = World::scripted();
     w.tree("src: a=10 b=10 large=12M");
@@ -32,15 +21,6 @@ fn a_service_that_asks_for_less_gets_less() {
 }
 
 #[test]
-fn a_service_that_fails_for_good_is_given_up_in_bounded_time() {
-    let (w, scripted) = World::scripted();
-    w.tree("src: a=10 z=10");
-    scripted.rule(When::method("PUT").path("/to/a"), .., Action::Answer(Answer::error(500, "InternalError")));
-    w.haul("cp --retries 0 src/ @/to/").ends(23).says("InternalError");
-    assert_eq!(w.keys(), ["to/", "to/z"]);
-}
-
-#[test]
 fn expired_credentials_in_the_middle_are_said() {
     let (w, scripted) = World::scripted();
     w.tree("src: a=10 b=10 c=10");
@@ -51,31 +31,6 @@ fn expired_credentials_in_the_middle_are_said() {
     scripted.clear();
     w.haul("cp src/ @/to/").ends(0);
     assert_eq!(w.get("to/b"), w.read("src/b"));
-}
-
-/// A program gives the credentials, and newer ones when it is asked again.
-#[test]
-fn expired_credentials_are_fetched_again() {
-    let (w, scripted) = World::scripted();
-    w.tree("src: a=10 large=12M");
-    let (access, secret) = (&w.real.access, &w.real.secret);
-    let script = format!(
-        r#"#!/bin/sh
-echo x >> asked
-token= && [ "$(wc -l < asked)" = 1 ] && token='"SessionToken":"old",'
-echo "{{\"Version\":1,\"AccessKeyId\":\"{access}\",\"SecretAccessKey\":\"{secret}\",$token\"Expiration\":\"2999-01-01T00:00:00Z\"}}"
-"#
-    );
-    std::fs::write(w.path("credentials.sh"), script).expect("written");
-    std::fs::create_dir(w.path("home/.aws")).expect("made");
-    let profile = format!("[default]\ncredential_process = sh {}\n", w.path("credentials.sh").display());
-    std::fs::write(w.path("home/.aws/config"), profile).expect("written");
-    let expired = Action::Answer(Answer::error(400, "ExpiredToken"));
-    scripted.rule(When::any().header("x-amz-security-token", "old"), .., expired);
-    let run = w.haul("cp --part-size 5M src/ @/to/").without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY");
-    run.ends(0);
-    assert!(w.get("to/large") == w.read("src/large"));
-    assert_eq!(w.read("asked"), b"x\nx\n");
 }
 
 #[test]

@@ -1,73 +1,10 @@
 //! Flags of copies, each with a bucket as its destination: they do what they say, or say that they cannot.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use haul_test::compare::What;
 
 use crate::support::World;
-
-#[test]
-fn hard_links_become_files_of_their_own() {
-    let w = World::new();
-    w.tree("src: a=10 b=>a d/c=>a");
-    w.haul("cp -aH src/ @/to/").ends(0).says("without hard links");
-    w.haul("cp -aH @/to/ back").ends(0);
-    w.assert_same("src", "back", What { hard_links: false, holes: false, ..What::ALL });
-    w.haul("sync -aH --delete src/ @/to/").moves_nothing();
-}
-
-#[test]
-fn holes_are_zeros_there() {
-    let w = World::new();
-    w.tree("src: sparse=~40M@0+4K,20M+64K all=~8M");
-    w.haul("cp -aS --part-size 5M src/ @/to/").ends(0);
-    assert_eq!(w.get("to/all"), vec![0; 8 << 20]);
-    w.haul("cp -aS @/to/ back").ends(0);
-    w.assert_same("src", "back", What { root: true, ..What::USUAL });
-}
-
-#[test]
-fn modes_and_owners_that_are_asked_for() {
-    let w = World::new();
-    w.tree("src: a=10:0600 d/b=10:0755 d/:0700");
-    w.haul("cp -a --chmod D755,F640 --chown 12:34 src/ @/to/").ends(0);
-    w.haul("cp -a @/to/ back").ends(0);
-    let of = |path: &str| {
-        let meta = w.path(path).metadata().unwrap_or_else(|e| panic!("{path}: {e}"));
-        (meta.mode() & 0o7777, meta.uid(), meta.gid())
-    };
-    assert_eq!((of("back/a"), of("back/d"), of("back/d/b")), ((0o640, 12, 34), (0o755, 12, 34), (0o640, 12, 34)));
-    w.haul("sync -a --chmod D755,F640 --chown 12:34 --delete src/ @/to/").moves_nothing();
-}
-
-#[test]
-fn lists_of_names() {
-    let w = World::new();
-    w.tree("src: a=10 b=10 d/c=10 d/e=10");
-    fs::write(w.path("list"), "a\nd/c\nnone\n").expect("written");
-    w.haul("cp --files-from list src @/to/").ends(23).says("none");
-    let files = || w.keys().into_iter().filter(|key| !key.ends_with('/')).collect::<Vec<_>>().join(" ");
-    assert_eq!(files(), "to/a to/d/c");
-    w.haul("cp src/ @/all/").ends(0);
-    w.haul("cp --files-from list @/all back").ends(23).says("none");
-    assert!(w.path("back/a").exists() && w.path("back/d/c").exists() && !w.path("back/b").exists() && !w.path("back/d/e").exists());
-}
-
-#[test]
-fn files_of_some_sizes_and_those_that_are_there_already() {
-    let w = World::new();
-    w.tree("src: small=10 middle=2K large=200K old: middle=1K");
-    w.haul("cp --min-size 1K --max-size 100K src/ @/to/").ends(0);
-    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).collect::<Vec<_>>(), ["to/middle"]);
-    w.haul("cp old/ @/to/").ends(0);
-    w.haul("cp --ignore-existing src/ @/to/").ends(0);
-    assert_eq!((w.get("to/middle").len(), w.get("to/small").len()), (1024, 10));
-    w.haul("rm @/to/small").ends(0);
-    w.haul("cp --existing src/ @/to/").ends(0);
-    assert_eq!(w.get("to/middle").len(), 2048);
-    assert!(!w.keys().contains(&"to/small".to_string()));
-}
 
 #[test]
 fn what_is_sent_can_be_read_again() {
@@ -81,18 +18,6 @@ fn what_is_sent_can_be_read_again() {
     scripted.rule(When::method("GET").path("/bad/"), .., Action::Flip(5));
     let ended = w.haul("cp --verify --part-size 5M --retries 0 src/ @/bad/").run();
     assert_ne!(ended.status.code(), Some(0), "{ended}");
-}
-
-#[test]
-fn sources_go_when_they_have_arrived() {
-    let w = World::new();
-    w.tree("src: a=10 large=12M d/b=10");
-    w.haul("cp -a src/ kept").ends(0);
-    w.haul("cp --remove-source-files --part-size 5M src/ @/to/").ends(0);
-    assert!(!w.path("src/a").exists() && !w.path("src/large").exists() && w.path("src/d").exists());
-    w.haul("cp --remove-source-files @/to/ back").ends(0);
-    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
-    w.assert_same("kept", "back", What { directory_mtime: false, ..What::USUAL });
 }
 
 #[test]
@@ -113,19 +38,6 @@ fn what_a_bucket_cannot_do_is_said() {
     assert_ne!(ended.status.code(), Some(0), "{ended}");
     ended.says("--link-dest");
     w.haul("cp -x src/ @/to/").ends(0);
-}
-
-#[test]
-fn several_sources_of_several_kinds() {
-    let w = World::new();
-    w.tree("a=10 d/b=10");
-    w.put(b"x/c", &[], b"c");
-    w.put(b"y", &[], b"y");
-    w.haul("cp a d @/x/c @/y @/to/").ends(0);
-    let files = w.keys().into_iter().filter(|key| key.starts_with("to/") && !key.ends_with('/')).collect::<Vec<_>>().join(" ");
-    assert_eq!(files, "to/a to/c to/d/b to/y");
-    w.haul("cp @/x/ @/y a back").ends(0);
-    assert_eq!((w.read("back/c"), w.read("back/y"), w.read("back/a").len()), (b"c".to_vec(), b"y".to_vec(), 10));
 }
 
 #[test]

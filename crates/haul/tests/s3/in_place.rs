@@ -50,27 +50,6 @@ fn the_summary_names_what_was_set() {
     assert_eq!(options_set(&ended.finished()), [("cache-control".to_string(), 2)], "{ended}");
 }
 
-#[test]
-fn options_are_set_together_with_attributes() {
-    let w = World::new();
-    w.tree("src: a=100:0640 b=200:0640");
-    w.haul("cp -a src/ @/to/").ends(0);
-    w.tree("src: a:0600");
-    let flags = "--storage-class REDUCED_REDUNDANCY --tagging a=b";
-    let ended = w.haul(&format!("sync -an {flags} src/ @/to/")).ends(0);
-    let ended = ended.out_has("Attributes:  to set on 2 entries (storage-class, tags)");
-    assert!(ended.out.contains("lacks storage-class, tags  a"), "{ended}");
-    assert_eq!(w.header("to/a", "x-amz-tagging-count"), None);
-    w.haul(&format!("sync -a {flags} src/ @/to/")).ends(0).out_has("Attributes:  set on 2 entries (storage-class, tags)");
-    for key in ["to/a", "to/b"] {
-        assert_eq!(w.header(key, "x-amz-storage-class").as_deref(), Some("REDUCED_REDUNDANCY"), "{key}");
-        assert_eq!(w.header(key, "x-amz-tagging-count").as_deref(), Some("1"), "{key}");
-    }
-    w.haul(&format!("sync -a {flags} src/ @/to/")).moves_nothing();
-    w.haul("cp -a @/to/ back").ends(0);
-    w.assert_same("src", "back", haul_test::compare::What::USUAL);
-}
-
 /// By `-c`, and by a move, which both read the content.
 #[test]
 fn options_are_set_on_what_was_compared_by_content() {

@@ -1,9 +1,8 @@
 //! Keys that are no names of files. Real servers with a file system below take few of them, so this one is made up.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use haul_test::objects::Moto;
+use haul_test::objects::ObjectServer;
 use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
 
 use crate::support::{World, encode};
@@ -59,7 +58,7 @@ fn listing(objects: &BTreeMap<Vec<u8>, Vec<u8>>, query: &str) -> Answer {
     Answer::new(200, &body).with("Content-Type", "application/xml")
 }
 
-fn decode(text: &str) -> Vec<u8> {
+pub fn decode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -227,7 +226,7 @@ fn between_buckets_keys_stay_as_they_are() {
 #[test]
 #[ignore = "full"]
 fn an_object_whose_key_ends_in_a_slash_is_named_with_raw() {
-    let w = World::at(Arc::new(Moto::start().expect("moto can be started: servers.sh installs it")));
+    let w = World::of(ObjectServer::moto());
     for (key, content) in [("c/", "content"), ("d/", "12345"), ("d/below", "1")] {
         w.put(key.as_bytes(), &[], content.as_bytes());
     }

@@ -39,23 +39,6 @@ fn sizes_at_the_borders_of_parts_come_back() {
 }
 
 #[test]
-fn parts_are_as_large_as_was_said_and_sent_by_several() {
-    let (w, scripted) = World::scripted();
-    w.tree("large=40M");
-    w.haul("cp --part-size 8M --concurrency 3 -j 6 large @/large").ends(0);
-    let mut parts = parts_sent(&scripted, "/large");
-    parts.sort_unstable();
-    assert_eq!(parts, [1, 2, 3, 4, 5]);
-    assert!(w.get("large") == w.read("large"));
-    scripted.clear();
-    w.haul("cp --chunk-size 8M --concurrency 3 -j 6 @/large back").ends(0);
-    assert!(w.read("back") == w.read("large"));
-    // One of them asks for the whole to see what it is.
-    assert!(scripted.count(&When::method("GET").path("/large")) >= 5);
-    assert!(scripted.most_at_once("GET") <= 6);
-}
-
-#[test]
 fn parts_that_no_service_takes_are_refused_or_made_to_fit() {
     let w = World::new();
     w.tree("large=12M");
@@ -221,19 +204,6 @@ fn a_job_is_given_up_where_the_flags_say_that_it_was() {
     go("jobs").ends(0).says(&format!("s3://{}", w.bucket));
     assert_eq!(w.uploads("to/large").len(), 1);
     go(&format!("jobs clean {flag}")).ends(0).says("unfinished file");
-    assert_eq!(w.uploads("to/large"), Vec::<String>::new());
-}
-
-#[test]
-fn a_signal_keeps_what_landed() {
-    let w = World::new();
-    w.tree("src: large=40M");
-    let mut run = w.haul("cp --json --part-size 5M --bwlimit 20M -j 1 src/ @/to/").start();
-    crate::support::until("an upload", || !w.uploads("to/large").is_empty() || !run.is_running());
-    run.signal(rustix::process::Signal::INT);
-    run.wait().code(20);
-    let second = w.haul("cp --json --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.read("src/large"), "{second}");
     assert_eq!(w.uploads("to/large"), Vec::<String>::new());
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use haul_test::documented::{documented, keys};
 use haul_test::objects::scripted::{Action, Answer, When};
-use haul_test::objects::{Scripted, Versitygw};
-use serde_json::{Map, Value, json};
+use haul_test::objects::{ObjectServer, Scripted};
+use serde_json::{Value, json};
 
 use crate::keys::shelf;
 use crate::support::{Ended, World};
@@ -12,24 +13,11 @@ use crate::support::{Ended, World};
 /// The lines, each of the kind that is meant and with the keys that docs/json.md has of it.
 #[track_caller]
 fn lines(ended: &Ended, event: &str) -> Vec<Value> {
-    let documented = include_str!("../../../../docs/json.md");
-    let section =
-        documented.split(&format!("\n## `{event}`\n")).nth(1).and_then(|rest| rest.split("\n## ").next()).expect("it is documented");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('`').next());
-    let (within, known): (BTreeSet<&str>, BTreeSet<&str>) = rows.partition(|key| key.contains('.'));
-    let all = ended.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}\n{ended}")));
-    let all: Vec<Value> = all.filter(|line| line["event"] == event).collect();
+    let known = &documented()[event];
+    let all: Vec<Value> = ended.events().into_iter().filter(|line| line["event"] == event).collect();
     for line in &all {
-        let keys: BTreeSet<&str> = line.as_object().expect("an object").keys().map(String::as_str).collect();
-        assert_eq!(keys, known, "{ended}");
-        let inner = line.as_object().into_iter().flatten().flat_map(|(key, value)| match value {
-            Value::Object(map) if key != "metadata" => map.keys().map(|inner| format!("{key}.{inner}")).collect::<Vec<_>>(),
-            Value::Array(list) => {
-                list.iter().filter_map(Value::as_object).flat_map(Map::keys).map(|inner| format!("{key}[].{inner}")).collect()
-            }
-            _ => Vec::new(),
-        });
-        inner.for_each(|key| assert!(within.contains(key.as_str()), "{key} is not documented: {ended}"));
+        let has: BTreeSet<String> = keys(line).into_iter().filter(|key| !key.starts_with("metadata.")).collect();
+        assert!(has.is_subset(known) && known.iter().all(|key| key.contains('.') || has.contains(key)), "{has:?} {known:?}\n{ended}");
     }
     all
 }
@@ -149,7 +137,7 @@ fn heads_are_told_and_what_is_hostile_in_them_is_escaped() {
 #[test]
 #[ignore = "full"]
 fn versions_and_marks_of_deletion() {
-    let w = World::at(std::sync::Arc::new(Versitygw::start().expect("servers.sh installs it")));
+    let w = World::of(ObjectServer::versitygw());
     let on =
         b"<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>Enabled</Status></VersioningConfiguration>";
     w.request("PUT", "?versioning=", &[], on).success().expect("versions are kept");
@@ -177,7 +165,7 @@ fn versions_and_marks_of_deletion() {
 #[test]
 #[ignore = "full"]
 fn uploads_and_what_has_landed_of_them() {
-    let w = World::at(std::sync::Arc::new(Versitygw::start().expect("servers.sh installs it")));
+    let w = World::of(ObjectServer::versitygw());
     let begun = w.request("POST", "/d/large?uploads=", &[], b"").success().expect("begun").text();
     let id = begun.split("<UploadId>").nth(1).and_then(|rest| rest.split('<').next()).expect("an id");
     w.request("PUT", &format!("/d/large?partNumber=1&uploadId={id}"), &[], b"part").success().expect("a part");

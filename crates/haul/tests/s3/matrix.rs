@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use haul_test::compare::What;
 use haul_test::nasty;
-use haul_test::objects::{Minio, Moto, Rclone, SeaweedFs, Server, Versitygw};
+use haul_test::objects::ObjectServer;
 use haul_test::tree::{set_mtime, write_file};
 
 use crate::support::World;
@@ -99,7 +99,8 @@ const NO_METADATA: &str = "it keeps no metadata of keys that end in a slash";
 /// Jobs that would take minutes, or end one way or the other, which are not run at all.
 const LEFT_OUT: [(&str, &str); 2] = [("moto", "1 GiB in parts"), ("rclone serve s3", "names with other control characters")];
 
-fn run(server: Arc<impl Server + 'static>, name: &str) {
+fn run(server: std::io::Result<ObjectServer>, name: &str) {
+    let server = Arc::new(server.expect("servers.sh installs it"));
     let mut wrong = Vec::new();
     for (job, act) in JOBS {
         if LEFT_OUT.contains(&(name, job)) {
@@ -132,31 +133,31 @@ fn the_exceptions_are_documented() {
 #[test]
 #[ignore = "full"]
 fn minio() {
-    run(Arc::new(Minio::start().expect("servers.sh installs it")), "MinIO");
+    run(ObjectServer::minio(), "MinIO");
 }
 
 #[test]
 #[ignore = "full"]
 fn versitygw() {
-    run(Arc::new(Versitygw::start().expect("servers.sh installs it")), "versitygw");
+    run(ObjectServer::versitygw(), "versitygw");
 }
 
 #[test]
 #[ignore = "full"]
 fn seaweedfs() {
-    run(Arc::new(SeaweedFs::start().expect("servers.sh installs it")), "SeaweedFS");
+    run(ObjectServer::seaweedfs(), "SeaweedFS");
 }
 
 #[test]
 #[ignore = "full"]
 fn moto() {
-    run(Arc::new(Moto::start().expect("servers.sh installs it")), "moto");
+    run(ObjectServer::moto(), "moto");
 }
 
 #[test]
 #[ignore = "full"]
 fn rclone() {
-    run(Arc::new(Rclone::start().expect("servers.sh installs it")), "rclone serve s3");
+    run(ObjectServer::rclone(), "rclone serve s3");
 }
 
 /// Names that each server must give back.

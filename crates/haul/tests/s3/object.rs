@@ -1,9 +1,7 @@
 //! What objects and buckets have beside content: tags, rights, versions, copies out of the archive.
 
-use std::sync::Arc;
-
+use haul_test::objects::ObjectServer;
 use haul_test::objects::scripted::{Action, Answer, When};
-use haul_test::objects::{Moto, Versitygw};
 
 use crate::support::World;
 
@@ -48,7 +46,7 @@ fn tags_are_shown_set_and_removed() {
 #[test]
 #[ignore = "full"]
 fn rights_are_shown_replaced_and_copied() {
-    let w = World::at(Arc::new(Moto::start().expect("moto can be started: servers.sh installs it")));
+    let w = World::of(ObjectServer::moto());
     w.tree("a=10");
     let public = "group AllUsers";
     let shown = |words: &str| w.haul(words).ends(0).out;
@@ -75,7 +73,7 @@ fn rights_are_shown_replaced_and_copied() {
 #[test]
 #[ignore = "full"]
 fn objects_of_the_archive_are_restored() {
-    let w = World::at(Arc::new(Moto::start().expect("moto can be started: servers.sh installs it")));
+    let w = World::of(ObjectServer::moto());
     for key in ["d/a", "d/b"] {
         w.put(key.as_bytes(), &[("x-amz-storage-class", "GLACIER")], b"frozen");
     }
@@ -148,7 +146,7 @@ fn a_bucket_keeps_versions_and_old_ones_come_back() {
 #[test]
 #[ignore = "full"]
 fn rights_of_a_bucket_where_objects_have_none() {
-    let w = World::at(Arc::new(Versitygw::start().expect("versitygw can be started: servers.sh installs it")));
+    let w = World::of(ObjectServer::versitygw());
     w.put(b"k", &[], b"one");
     w.haul("acl @/k").ends(1).says("no ACLs");
     assert!(w.haul("acl @").ends(0).out.contains("FULL_CONTROL"));

@@ -1,10 +1,9 @@
 //! Objects that other tools wrote, and what they say of files in ways of their own.
 
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 
 use haul_test::compare::What;
-use haul_test::objects::Rclone;
+use haul_test::objects::ObjectServer;
 
 use crate::support::World;
 
@@ -54,7 +53,7 @@ fn objects_without_a_time_of_their_own_are_equal_by_size_if_not_older() {
 #[test]
 #[ignore = "full"]
 fn unfinished_uploads_at_rclone_are_none() {
-    let w = World::at(Arc::new(Rclone::start().expect("servers.sh installs it")));
+    let w = World::of(ObjectServer::rclone());
     assert_eq!(w.haul("ls --uploads @/").ends(0).out, "");
     w.haul("rm --uploads --force @/").ends(0);
     w.haul("rb --force @").ends(0);

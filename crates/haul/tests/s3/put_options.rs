@@ -5,37 +5,6 @@ use haul_test::objects::scripted::{Action, When};
 use crate::support::World;
 
 #[test]
-#[ignore = "full"]
-fn headers_metadata_and_tags_are_as_was_asked_for() {
-    let w = World::new();
-    w.tree("src: page.html=100 data.nc=10 large.json=12M d/e=1");
-    let flags = "--metadata project=mars --metadata Run=7 --cache-control no-store --tagging a=b&c=d --sse-c key --storage-class REDUCED_REDUNDANCY";
-    std::fs::write(w.path("key"), [7; 32]).expect("written");
-    // MinIO takes keys of customers over TLS alone: it says so, and that reaches the person.
-    w.haul(&format!("cp {flags} src/ @/to/")).ends(23).says("secure");
-    let flags = flags.replace("--sse-c key", "");
-    w.haul(&format!("cp -a --part-size 5M {flags} src/ @/to/")).ends(0);
-    for key in ["to/page.html", "to/large.json", "to/d/e"] {
-        assert_eq!(w.header(key, "x-amz-meta-project").as_deref(), Some("mars"), "{key}");
-        assert_eq!(w.header(key, "x-amz-meta-run").as_deref(), Some("7"), "{key}");
-        assert_eq!(w.header(key, "cache-control").as_deref(), Some("no-store"), "{key}");
-        assert_eq!(w.header(key, "x-amz-storage-class").as_deref(), Some("REDUCED_REDUNDANCY"), "{key}");
-        let tags = w.request("GET", &format!("/{key}?tagging="), &[], b"").text();
-        assert!(tags.contains("<Key>c</Key><Value>d</Value>"), "{key}: {tags}");
-    }
-    for (key, kind) in [("to/page.html", "text/html"), ("to/large.json", "application/json"), ("to/d/e", "application/octet-stream")] {
-        assert!(w.header(key, "content-type").is_some_and(|is| is.starts_with(kind)), "{key}: {:?}", w.header(key, "content-type"));
-    }
-    // They survive a change of attributes.
-    w.tree("src: page.html:0600");
-    w.haul("cp -a src/ @/to/").ends(0);
-    assert_eq!(w.header("to/page.html", "x-amz-meta-project").as_deref(), Some("mars"));
-    assert_eq!(w.header("to/page.html", "cache-control").as_deref(), Some("no-store"));
-    w.haul("cp --content-type text/x-mine -I src/d/e @/to/d/e").ends(0);
-    assert_eq!(w.header("to/d/e", "content-type").as_deref(), Some("text/x-mine"));
-}
-
-#[test]
 fn what_no_header_takes_is_said_before_anything_is_sent() {
     let w = World::new();
     w.tree("a=1");
@@ -44,44 +13,6 @@ fn what_no_header_takes_is_said_before_anything_is_sent() {
         assert_eq!(ended.status.code(), Some(1), "{ended}");
     }
     assert_eq!(w.keys(), Vec::<String>::new());
-}
-
-#[test]
-fn removing_is_guarded() {
-    let w = World::new();
-    w.tree("src: a=1 d/b=1 d/c/d=1 e=1");
-    w.haul("cp -a src/ @/to/").ends(0);
-    w.put(b"tofu", &[], b"not below it");
-    // A part of a name is none.
-    for words in ["rm @/to/", "rm -r @/", "rm -r @", "rm @/to/none", "rm @/to/d", "rm -r @/t"] {
-        let ended = w.haul(words).run();
-        assert_ne!(ended.status.code(), Some(0), "{ended}");
-    }
-    assert_eq!(w.keys().len(), 8, "{:?}", w.keys());
-    w.haul("rm @/to/a").ends(0);
-    w.haul("rm -r @/to/d/").ends(0);
-    assert_eq!(w.keys(), ["to/", "to/e", "tofu"]);
-    assert_ne!(w.haul("rm -r @/to/d/").run().status.code(), Some(0));
-    w.haul("rm -rf @/to/d/").ends(0);
-    w.haul("rm -r @/to/").ends(0);
-    assert_eq!(w.keys(), ["tofu"]);
-}
-
-#[test]
-fn what_is_there_is_shown() {
-    let w = World::new();
-    w.tree("src: a=1000 d/b=2000 d/c/d=3000 l->a none/");
-    w.haul("cp -a src/ @/to/").ends(0);
-    w.put(b"tofu", &[], b"not below it");
-    let names = |words: &str| w.haul(words).ends(0).out.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(names("ls @/"), ["to/", "tofu"]);
-    assert_eq!(names("ls @/to/"), ["a", "d/", "l", "none/"]);
-    let deep = w.haul("ls -R @/to/").ends(0).out;
-    assert!(deep.contains("d/c/d") || deep.contains("c/d"), "{deep}");
-    w.haul("ls -l @/to/").ends(0).says("1000").says("a");
-    w.haul("du @/to/").ends(0);
-    w.haul("tree @/to/").ends(0).says("none");
-    w.haul("ls @/none/").ends(23);
 }
 
 /// What is asked for of objects that are there already is set by the service, on their own content, and only where it is missing.
@@ -131,7 +62,7 @@ fn encryption_by_the_server_is_set_in_place() {
     w.tree("src: a=100 d/large=20M");
     w.haul("cp -a src/ @/to/").ends(0);
     let puts = || scripted.requests().iter().filter(|seen| seen.method == "PUT").count();
-    let kms = format!("--sse aws:kms --sse-kms-key-id {}", haul_test::objects::minio::KMS_KEY);
+    let kms = format!("--sse aws:kms --sse-kms-key-id {}", haul_test::objects::real::KMS_KEY);
     for (flags, kind) in [("--sse AES256", "AES256"), (&*kms, "aws:kms")] {
         let ended = w.haul(&format!("sync -a --json {flags} src/ @/to/")).ends(0);
         assert_eq!((&ended.finished()["attributes"], ended.number("bytes")), (&2.into(), 0), "{ended}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use haul_test::objects::plain::{self, Answer};
-use haul_test::objects::{Endpoint, Minio, Scripted, Server};
+use haul_test::objects::{Endpoint, ObjectServer, Scripted};
 pub use haul_test::program::{Ended, Program, until};
 use haul_test::scratch::Scratch;
 
@@ -14,11 +14,11 @@ use haul_test::scratch::Scratch;
 pub const PART: usize = 5 << 20;
 
 /// The server that all tests share, gone with the last of them.
-fn server() -> Arc<Minio> {
-    static SERVER: Mutex<Weak<Minio>> = Mutex::new(Weak::new());
+fn server() -> Arc<ObjectServer> {
+    static SERVER: Mutex<Weak<ObjectServer>> = Mutex::new(Weak::new());
     let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     server.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it"));
+        let started = Arc::new(ObjectServer::minio().expect("MinIO can be started: servers.sh installs it"));
         *server = Arc::downgrade(&started);
         started
     })
@@ -31,7 +31,7 @@ pub struct World {
     /// Where the program sends its requests.
     pub endpoint: Endpoint,
     pub bucket: String,
-    server: Arc<dyn Server>,
+    server: Arc<ObjectServer>,
 }
 
 impl Deref for World {
@@ -48,14 +48,19 @@ impl World {
     }
 
     /// At a server of its own.
-    pub fn at(server: Arc<impl Server + 'static>) -> World {
+    pub fn at(server: Arc<ObjectServer>) -> World {
         let world = World::without_bucket(server);
         world.server.make_bucket(&world.bucket).expect("a bucket");
         world
     }
 
+    /// At a server that was started for it.
+    pub fn of(server: std::io::Result<ObjectServer>) -> World {
+        World::at(Arc::new(server.expect("servers.sh installs it")))
+    }
+
     /// At a server of its own, where the bucket is not made.
-    pub fn without_bucket(server: Arc<impl Server + 'static>) -> World {
+    pub fn without_bucket(server: Arc<ObjectServer>) -> World {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let bucket = format!("bucket-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let real = server.endpoint().clone();

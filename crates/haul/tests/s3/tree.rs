@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use haul_test::compare::What;
 use haul_test::nasty;
-use haul_test::tree::{set_mtime, write_file};
+use haul_test::tree::write_file;
 use rustix::fs::{XattrFlags, lsetxattr};
 
 use crate::support::World;
@@ -48,18 +48,8 @@ fn rich(w: &World) {
 
 #[test]
 fn all_that_a_bucket_can_keep_comes_back() {
-    comes_back(&World::new());
-}
-
-/// A server of another make, which keeps an object as a file.
-#[test]
-#[ignore = "full"]
-fn it_comes_back_from_another_server_too() {
-    comes_back(&World::at(std::sync::Arc::new(haul_test::objects::Versitygw::start().expect("servers.sh installs it"))));
-}
-
-fn comes_back(w: &World) {
-    rich(w);
+    let w = World::new();
+    rich(&w);
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a --trust-metadata @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
@@ -81,24 +71,6 @@ fn names_of_one_file_and_holes_become_plain_objects() {
     w.haul("cp -a src/ @/x/").ends(0).says("without hard links and holes");
     w.haul("cp -a @/x/ back").ends(0).never_says("without hard links");
     w.assert_same("src", "back", KEPT);
-}
-
-#[test]
-fn without_flags_times_and_modes_are_kept() {
-    let w = World::new();
-    rich(&w);
-    // Skipped without -a, said in a line.
-    w.haul("cp src/ @/up/").ends(0);
-    w.haul("cp @/up/ back").ends(0);
-    for special in ["src/p", "src/d/q"] {
-        fs::remove_file(w.path(special)).expect("it is there");
-    }
-    for (name, seconds, nanoseconds) in [("src/d", 1_234_567_892, 3), ("src", 1_234_567_893, 4)] {
-        set_mtime(&w.path(name), seconds, nanoseconds).expect("a time");
-    }
-    w.assert_same("src", "back", What::USUAL);
-    w.haul("sync src/ @/up/").moves_nothing();
-    w.haul("sync @/up/ back").moves_nothing();
 }
 
 /// Whatever a key can be, in one segment.
@@ -190,30 +162,6 @@ fn a_directory_of_keys_alone_gets_its_marker() {
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
-}
-
-/// More than one page of a listing has.
-#[test]
-#[ignore = "full"]
-fn a_directory_of_many_pages_is_gone_through_whole() {
-    let w = World::new();
-    w.tree("src/");
-    for index in 0..1100 {
-        write_file(&w.path(format!("src/{index:04}")), index % 7).expect("a file");
-    }
-    w.haul("cp -a src/ @/up/").ends(0);
-    w.haul("cp -a @/up/ back").ends(0);
-    w.assert_same("src", "back", KEPT);
-    for index in (0..1100).filter(|index| index % 3 != 0) {
-        fs::remove_file(w.path(format!("src/{index:04}"))).expect("it is there");
-    }
-    let ended = w.haul("sync -a --delete --json src/ @/up/").ends(0);
-    assert_eq!(ended.finished()["deleted"]["files"], 733, "{ended}");
-    w.haul("sync -a --delete @/up/ back").ends(0);
-    w.assert_same("src", "back", KEPT);
-    w.tree("none/");
-    w.haul("sync --delete --force none/ @/up/").ends(0);
-    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
 }
 
 /// Sets an extended attribute.

@@ -1,226 +1,73 @@
-//! GridFTP servers with certificates as sources and destinations: Globus's server on loopback, beside Globus's own client, and servers
-//! that lie.
+//! GridFTP servers with certificates as sources and destinations: Globus's server on loopback, and servers that lie.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::time::{Duration, UNIX_EPOCH};
+use std::path::Path;
 
-use haul_test::content;
 use haul_test::ftp_rogue::{Answer, FtpRogue};
 use haul_test::gsiftpd::{Authority, GsiServer, Valid};
-use haul_test::program::until;
+use haul_test::program::{Program, until};
+use haul_test::scratch::Scratch;
+use haul_test::world::Served;
 
-/// Bytes of the file `big`.
-const BIG: usize = 9 << 20;
+/// The authority is the first of the two; `@` is the working directory at the server.
+type World = Served<(Authority, GsiServer)>;
 
-/// A directory with a tree, a server and an authority; `@` in commands stands for the directory on the server.
-struct World {
-    place: tempfile::TempDir,
-    authority: Authority,
-    server: GsiServer,
-    url: String,
+fn world() -> World {
+    with("host")
 }
 
-impl World {
-    fn new() -> World {
-        World::with("host")
+/// With this certificate of the server's.
+fn with(host: &str) -> World {
+    let scratch = Scratch::new();
+    let authority = Authority::make(&scratch.path("authority")).expect("openssl makes certificates");
+    let proxy = authority.proxy("proxy", "user", Valid::LONG).expect("a proxy");
+    if host == "other" {
+        authority.sign(host, "other.example.org", "subjectAltName=DNS:other.example.org\n", Valid::LONG).expect("signed");
     }
+    if host == "unnamed" {
+        authority.sign(host, "host\\/localhost", "basicConstraints=CA:FALSE\n", Valid::LONG).expect("signed");
+    }
+    let server = start(&authority, host);
+    let (url, trusted) = (server.url(&scratch.work), authority.trusted());
+    World::new(scratch, (authority, server), url).with("X509_CERT_DIR", trusted).with("X509_USER_PROXY", proxy).filled(12)
+}
 
-    /// With this certificate of the server's.
-    fn with(host: &str) -> World {
-        let place = tempfile::Builder::new().prefix("haul-gridftp-").tempdir().expect("a temporary directory");
-        let authority = Authority::make(&place.path().join("authority")).expect("openssl makes certificates");
-        authority.proxy("proxy", "user", Valid::LONG).expect("a proxy");
-        if host == "other" {
-            authority.sign(host, "other.example.org", "subjectAltName=DNS:other.example.org\n", Valid::LONG).expect("signed");
-        }
-        if host == "unnamed" {
-            authority.sign(host, "host\\/localhost", "basicConstraints=CA:FALSE\n", Valid::LONG).expect("signed");
-        }
-        let server = GsiServer::start(&authority, host, &[]).expect("globus-gridftp-server-progs is installed");
-        let url = server.url(place.path());
-        World { place, authority, server, url }.filled()
-    }
-
-    fn filled(self) -> World {
-        fs::create_dir_all(self.path("src/d/sub")).expect("made");
-        fs::create_dir_all(self.path("src/empty dir")).expect("made");
-        for (path, content) in [("src/d/a.txt", "hello\n"), ("src/d/b c é.txt", "x"), ("src/d/none", ""), ("src/d/sub/-deep", "deep")] {
-            fs::write(self.path(path), content).expect("written");
-        }
-        for n in 0..12 {
-            fs::write(self.path(&format!("src/d/n{n}")), bytes(n, 1000 * n as usize)).expect("written");
-            let file = fs::File::options().append(true).open(self.path(&format!("src/d/n{n}"))).expect("opened");
-            file.set_modified(UNIX_EPOCH + Duration::from_secs(1_400_000_000 + n)).expect("set");
-        }
-        fs::write(self.path("src/big"), bytes(99, BIG)).expect("written");
-        self
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
-    }
-
-    fn read(&self, path: &str) -> Vec<u8> {
-        fs::read(self.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
-    }
-
-    /// A program with the credential and the authorities of the test.
-    fn program(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
-        command.env("X509_CERT_DIR", self.authority.trusted()).env("X509_USER_PROXY", self.authority.path("proxy.pem"));
-        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        command
-    }
-
-    fn command(&self, words: &str) -> Command {
-        let mut command = self.program(env!("CARGO_BIN_EXE_haul"));
-        let at = |word: &str| word.strip_prefix('@').map_or(word.to_string(), |path| format!("{}{path}", self.url));
-        command.args(words.split(' ').filter(|word| !word.is_empty()).map(at));
-        command
-    }
-
-    /// Standard output and standard error.
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> String {
-        ended(self.command(words), code)
-    }
-
-    #[track_caller]
-    fn killed(&self, record: u32, words: &str) {
-        let ran = self.command(words).env("HAUL_TEST_KILL_AT_RECORD", record.to_string()).output().expect("the program runs");
-        assert_eq!(ran.status.signal(), Some(9), "haul {words}\n{}", shown(&ran));
-    }
-
-    #[track_caller]
-    fn same(&self, one: &str, other: &str) {
-        ended(self.program("diff").args(["-r", "--no-dereference", one, other]), 0);
-    }
+fn start(authority: &Authority, host: &str) -> GsiServer {
+    GsiServer::start(authority, host, &[]).expect("globus-gridftp-server-progs is installed")
 }
 
 #[track_caller]
-fn ended(mut command: impl std::borrow::BorrowMut<Command>, code: i32) -> String {
-    let command = command.borrow_mut();
-    let ran = command.output().expect("the program runs");
-    let text = shown(&ran);
-    assert_eq!(ran.status.code(), Some(code), "{command:?}\n{text}");
-    text
-}
-
-fn shown(ran: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
-}
-
-fn bytes(seed: u64, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    content::fill(seed, 0, &mut bytes);
-    bytes
+fn ended(program: Program, code: i32) -> String {
+    program.ends(code).text()
 }
 
 #[test]
 #[ignore = "full"]
 fn trees_go_both_ways_however_data_are_protected() {
-    let mut w = World::new();
+    let mut w = world();
     for (flag, asked) in [("", "PROT C"), ("--dcpriv", "PROT P"), ("-dcsafe", "PROT P"), ("--no-dcau", "DCAU N")] {
         // With a log of its own.
-        w.server = GsiServer::start(&w.authority, "host", &[]).expect("it is installed");
-        w.url = w.server.url(w.place.path());
-        for old in ["there", "back"] {
-            let _ = fs::remove_dir_all(w.path(old));
-        }
+        w.server.1 = start(&w.server.0, "host");
+        w.url = w.server.1.url(&w.work);
+        w.sh("rm -rf there back");
         w.ends(0, &format!("cp {flag} src/ @/there"));
         w.same("src", "there");
         w.ends(0, &format!("cp {flag} --chunk-size 1M -j 4 @/there/ back"));
         w.same("src", "back");
-        let time = |path: &str| w.path(path).metadata().and_then(|meta| meta.modified()).expect("a time");
-        assert_eq!(time("back/d/n7"), UNIX_EPOCH + Duration::from_secs(1_400_000_007));
+        assert_eq!(w.time("back/d/n7"), 1_400_000_007);
         // It writes it late.
-        until("how data are protected in the log", || w.server.log().contains(asked));
-        assert_eq!(w.server.log().contains("DCAU A"), flag != "--no-dcau", "{flag}");
-        // Nothing moves the second time, and what differs does.
-        let text = w.ends(0, &format!("cp {flag} src/ @/there"));
-        assert!(text.contains("nothing to transfer"), "{text}");
-        fs::write(w.path("there/d/n7"), "changed").expect("written");
-        fs::write(w.path("there/d/more"), "more").expect("written");
-        w.ends(1, &format!("check {flag} src/ @/there"));
-        w.ends(0, &format!("sync {flag} --delete --verify src/ @/there"));
-        w.same("src", "there");
-        w.ends(0, &format!("check {flag} -c src/ @/there"));
+        until("how data are protected in the log", || w.server.1.log().contains(asked));
+        assert_eq!(w.server.1.log().contains("DCAU A"), flag != "--no-dcau", "{flag}");
+        assert!(w.ends(0, &format!("sync {flag} --delete src/ @/there")).contains("nothing to transfer"));
     }
-}
-
-#[test]
-#[ignore = "full"]
-fn commands_work_on_addresses() {
-    let w = World::new();
-    w.ends(0, "cp src/d/a.txt @/new.txt");
-    assert_eq!(w.ends(0, "cat @/new.txt"), "hello\n");
-    w.ends(0, "mkdir -p @/made/x/y");
-    w.ends(0, "cp @/new.txt @/made/");
-    assert_eq!(w.ends(0, "ls @/made/"), "a.txt\nx/\n".replace("a.txt", "new.txt"));
-    w.ends(0, "mv @/made/new.txt @/made/b.txt");
-    assert_eq!(w.read("made/b.txt"), b"hello\n");
-    // What is behind a link stays.
-    std::os::unix::fs::symlink("../../src", w.path("made/x/link")).expect("a link");
-    w.ends(0, "cp -a @/made/ copy");
-    assert_eq!(fs::read_link(w.path("copy/x/link")).expect("a link"), w.path("src"));
-    w.ends(0, "rm -r @/made");
-    assert!(!w.path("made").exists() && w.path("src/big").exists());
-    assert!(w.ends(23, "cp @/none got").contains("no such file or directory"));
-}
-
-#[test]
-#[ignore = "full"]
-fn the_client_of_globus_reads_and_writes_the_same() {
-    let w = World::new();
-    let globus = |words: [&str; 3]| {
-        let local = |word: &str| {
-            word.strip_prefix('@').map_or(format!("file://{}/{word}", w.place.path().display()), |path| format!("{}/{path}", w.url))
-        };
-        ended(w.program("globus-url-copy").args(["-cd", "-r", words[0]]).args([local(words[1]), local(words[2])]), 0)
-    };
-    // It escapes what is in names, which are plain here.
-    fs::rename(w.path("src/d/b c é.txt"), w.path("src/d/bc.txt")).expect("renamed");
-    fs::rename(w.path("src/empty dir"), w.path("src/empty")).expect("renamed");
-    globus(["-q", "src/", "@/theirs/"]);
-    w.ends(0, "check -c src/ @/theirs");
-    w.ends(0, "cp --dcpriv @/theirs/ back");
-    w.same("src", "back");
-    w.ends(0, "cp src/ @/ours");
-    for protection in ["-q", "-dcpriv"] {
-        let _ = fs::remove_dir_all(w.path("got"));
-        globus([protection, "@/ours/", "got/"]);
-        w.same("src", "got");
-    }
-}
-
-#[test]
-#[ignore = "full"]
-fn interrupted_transfers_go_on() {
-    let w = World::new();
-    for (from, to, copy) in [("src/big", "@/up", "up"), ("@/src/big", "down", "down")] {
-        w.killed(8, &format!("cp -j 1 --chunk-size 1M {from} {to}"));
-        let text = w.ends(0, &format!("cp -j 1 --chunk-size 1M {from} {to}"));
-        assert!(w.read(copy) == w.read("src/big"));
-        assert!(text.contains("Resumed") || text.contains("resumed"), "{text}");
-    }
-    let left = fs::read_dir(w.place.path())
-        .expect("a directory")
-        .flatten()
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".haul-"));
-    assert_eq!(left.count(), 0);
 }
 
 #[test]
 #[ignore = "full"]
 fn credentials_that_cannot_be_used_are_explained() {
-    let w = World::new();
-    let make = |name: &str, valid| w.authority.proxy(name, "user", valid).expect("a proxy");
-    let run = |code: i32, name: &str, value: &std::path::Path| ended(w.command("cp @/src/d/a.txt got").env(name, value), code);
+    let w = world();
+    let make = |name: &str, valid| w.server.0.proxy(name, "user", valid).expect("a proxy");
+    let run = |code: i32, name: &str, value: &Path| ended(w.haul("cp @/src/d/a.txt got").env(name, value), code);
     let text = run(23, "X509_USER_PROXY", &make("past", Valid::PAST));
     assert!(
         text.contains("the proxy expired at 20") && text.contains(" UTC") && text.contains("create a proxy with grid-proxy-init"),
@@ -228,44 +75,40 @@ fn credentials_that_cannot_be_used_are_explained() {
     );
     let text = run(23, "X509_USER_PROXY", &make("early", Valid { from: 3600, to: 7200 }));
     assert!(text.contains("not valid before") && text.contains("clock"), "{text}");
-    assert!(!w.server.log().contains("[CLIENT]"), "nobody asks a server without a credential");
+    assert!(!w.server.1.log().contains("[CLIENT]"), "nobody asks a server without a credential");
     let text = run(0, "X509_USER_PROXY", &make("short", Valid { from: -60, to: 1750 }));
     assert!(text.contains("WARNING: the proxy") && text.contains("expires in 2"), "{text}");
-    assert!(!run(0, "X509_USER_PROXY", &w.authority.path("proxy.pem")).contains("WARNING"));
+    assert!(!run(0, "X509_USER_PROXY", &w.server.0.path("proxy.pem")).contains("WARNING"));
     let open = make("open", Valid::LONG);
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).expect("set");
+    w.chmod(&open, 0o644);
     let text = run(23, "X509_USER_PROXY", &open);
     assert!(text.contains("can be read by others (mode 0644)") && text.contains("chmod 600 "), "{text}");
     let theirs = make("theirs", Valid::LONG);
-    std::os::unix::fs::chown(&theirs, Some(1), Some(1)).expect("root may");
+    w.chown(&theirs, 1, 1);
     assert!(run(23, "X509_USER_PROXY", &theirs).contains("belongs to another user"));
     let text = run(23, "X509_USER_PROXY", &w.path("none"));
     assert!(text.contains("No such file") && text.contains("grid-proxy-init"), "{text}");
-    fs::write(w.path("empty"), "").expect("written");
-    fs::set_permissions(w.path("empty"), fs::Permissions::from_mode(0o600)).expect("set");
+    w.write("empty", "");
+    w.chmod("empty", 0o600);
     assert!(run(23, "X509_USER_PROXY", &w.path("empty")).contains("no certificate is in it"));
     // A key of somebody else's beside the certificate.
-    let mixed = [fs::read(w.authority.path("user.pem")), fs::read(w.authority.path("host.key"))].map(|part| part.expect("read")).concat();
-    fs::write(w.path("mixed"), mixed).expect("written");
-    fs::set_permissions(w.path("mixed"), fs::Permissions::from_mode(0o600)).expect("set");
+    let mixed = [fs::read(w.server.0.path("user.pem")), fs::read(w.server.0.path("host.key"))].map(|part| part.expect("read")).concat();
+    w.write("mixed", mixed);
+    w.chmod("mixed", 0o600);
     assert!(run(23, "X509_USER_PROXY", &w.path("mixed")).contains("not that of the certificate"));
 }
 
 #[test]
 #[ignore = "full"]
 fn a_certificate_and_its_key_do_without_a_proxy() {
-    let w = World::new();
-    let globus = w.path(".globus");
+    let w = world();
+    let globus = w.home.join(".globus");
     fs::create_dir(&globus).expect("made");
-    fs::copy(w.authority.path("user.pem"), globus.join("usercert.pem")).expect("copied");
-    fs::copy(w.authority.path("user.key"), globus.join("userkey.pem")).expect("copied");
-    let bare = |words: &str| {
-        let mut command = w.command(words);
-        command.env_remove("X509_USER_PROXY");
-        command
-    };
+    fs::copy(w.server.0.path("user.pem"), globus.join("usercert.pem")).expect("copied");
+    fs::copy(w.server.0.path("user.key"), globus.join("userkey.pem")).expect("copied");
+    let bare = |words: &str| w.haul(words).without("X509_USER_PROXY");
     ended(bare("cp @/src/d/a.txt one"), 0);
-    let (certificate, key) = (w.authority.path("user.pem"), w.authority.path("user.key"));
+    let (certificate, key) = (w.server.0.path("user.pem"), w.server.0.path("user.key"));
     fs::rename(&globus, w.path("away")).expect("renamed");
     ended(bare("cp @/src/d/a.txt two").env("X509_USER_CERT", certificate).env("X509_USER_KEY", key), 0);
     assert_eq!((w.read("one"), w.read("two")), (b"hello\n".to_vec(), b"hello\n".to_vec()));
@@ -276,22 +119,22 @@ fn a_certificate_and_its_key_do_without_a_proxy() {
 #[test]
 #[ignore = "full"]
 fn servers_that_are_not_trusted_get_no_credential() {
-    let w = World::new();
+    let w = world();
     let elsewhere = Authority::make(&w.path("elsewhere")).expect("openssl makes certificates");
-    let text = ended(w.command("ls @/").env("X509_CERT_DIR", elsewhere.trusted()), 23);
+    let text = ended(w.haul("ls @/").env("X509_CERT_DIR", elsewhere.trusted()), 23);
     assert!(
         text.contains("/O=haul test/CN=localhost is signed by /O=haul test/CN=authority, which is not trusted") || text.contains("invalid"),
         "{text}"
     );
-    let text = ended(w.command("ls @/").env("X509_CERT_DIR", w.path("src")), 23);
+    let text = ended(w.haul("ls @/").env("X509_CERT_DIR", w.path("src")), 23);
     assert!(text.contains("no certificate of an authority is in it") && text.contains("X509_CERT_DIR"), "{text}");
     let by_number = w.url.replace("localhost", "127.0.0.1");
-    let text = ended(w.program(env!("CARGO_BIN_EXE_haul")).args(["ls", &by_number]), 23);
+    let text = ended(w.haul(&format!("ls {by_number}")), 23);
     assert!(text.contains("is not for 127.0.0.1 but for /O=haul test/CN=localhost"), "{text}");
     // A directory of the client's own, which the server does not read.
     let mine = w.path("mine");
-    ended(w.program("cp").arg("-r").arg(w.authority.trusted()).arg(&mine), 0);
-    let ends = |code: i32| ended(w.command("ls @/").env("X509_CERT_DIR", &mine), code);
+    w.run("cp", "-r").arg(w.server.0.trusted()).arg(&mine).succeeds();
+    let ends = |code: i32| ended(w.haul("ls @/").env("X509_CERT_DIR", &mine), code);
     // What the authority may certify.
     let mut policy = fs::read_dir(&mine).expect("a directory").flatten().map(|entry| entry.path());
     let policy = policy.find(|path| path.extension().is_some_and(|end| end == "signing_policy")).expect("a policy");
@@ -302,13 +145,12 @@ fn servers_that_are_not_trusted_get_no_credential() {
     ends(0);
     // What it has revoked.
     let listed = policy.with_extension("r0");
-    let config = w.authority.path("host.config");
+    let config = w.server.0.path("host.config");
     let authority = |words: &[&str]| {
-        let mut command = w.program("openssl");
-        command.args(["ca", "-batch", "-config"]).arg(&config).arg("-cert").arg(w.authority.path("authority.pem"));
-        ended(command.arg("-keyfile").arg(w.authority.path("authority.key")).args(words), 0);
+        let command = w.run("openssl", "ca -batch -config").arg(&config).arg("-cert").arg(w.server.0.path("authority.pem"));
+        command.arg("-keyfile").arg(w.server.0.path("authority.key")).args(words).succeeds();
     };
-    let (list, host) = (listed.display().to_string(), w.authority.path("host.pem").display().to_string());
+    let (list, host) = (listed.display().to_string(), w.server.0.path("host.pem").display().to_string());
     authority(&["-gencrl", "-crldays", "1", "-out", &list]);
     ends(0);
     authority(&["-revoke", &host]);
@@ -317,7 +159,7 @@ fn servers_that_are_not_trusted_get_no_credential() {
     // A list of somebody else's does not count as the authority's.
     let changed = fs::read_to_string(&listed).expect("read").replacen("MII", "MIJ", 1);
     fs::write(&listed, changed).expect("written");
-    let text = shown(&w.command("ls @/").env("X509_CERT_DIR", &mine).output().expect("it runs"));
+    let text = w.haul("ls @/").env("X509_CERT_DIR", &mine).run().text();
     assert!(text.contains("cannot be read and is ignored") || text.contains("is not signed by it"), "{text}");
     fs::write(&listed, "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").expect("written");
     assert!(ends(0).contains("cannot be read and is ignored"));
@@ -326,31 +168,31 @@ fn servers_that_are_not_trusted_get_no_credential() {
 #[test]
 #[ignore = "full"]
 fn certificates_of_servers_are_for_their_names() {
-    let w = World::with("other");
+    let w = with("other");
     let text = w.ends(23, "ls @/");
     assert!(text.contains("is not for localhost but for /O=haul test/CN=other.example.org"), "{text}");
     // Without a subjectAltName the common name counts, with the word of a service in front.
-    World::with("unnamed").ends(0, "ls @/");
+    with("unnamed").ends(0, "ls @/");
 }
 
 #[test]
 #[ignore = "full"]
 fn a_user_whom_the_server_does_not_know_is_refused() {
-    let w = World::new();
-    w.authority.sign("stranger", "A Stranger", "", Valid::LONG).expect("signed");
-    let stranger = w.authority.proxy("unknown", "stranger", Valid::LONG).expect("a proxy");
-    let text = ended(w.command("cp @/src/d/a.txt got").env("X509_USER_PROXY", stranger), 10);
+    let w = world();
+    w.server.0.sign("stranger", "A Stranger", "", Valid::LONG).expect("signed");
+    let stranger = w.server.0.proxy("unknown", "stranger", Valid::LONG).expect("a proxy");
+    let text = ended(w.haul("cp @/src/d/a.txt got").env("X509_USER_PROXY", stranger), 10);
     assert!(text.contains("the server answered 530") && text.contains("grid-mapfile") && !text.contains(".netrc"), "{text}");
     let elsewhere = Authority::make(&w.path("elsewhere")).expect("openssl makes certificates");
     let proxy = elsewhere.proxy("proxy", "user", Valid::LONG).expect("a proxy");
-    let text = ended(w.command("cp @/src/d/a.txt got").env("X509_USER_PROXY", proxy), 23);
+    let text = ended(w.haul("cp @/src/d/a.txt got").env("X509_USER_PROXY", proxy), 23);
     assert!(text.contains("does not accept the certificate /O=haul test/CN=Some User"), "{text}");
 }
 
 #[test]
 #[ignore = "full"]
 fn no_server_gets_clear_text_instead() {
-    let w = World::new();
+    let w = world();
     for (answer, part) in [
         ("AUTH=500 what?", "does not offer GSI"),
         ("AUTH=234 no more is needed", "does not offer GSI"),
@@ -371,31 +213,30 @@ fn no_server_gets_clear_text_instead() {
         })
         .expect("a server");
         let url = rogue.url("/file").replace("ftp://127.0.0.1", "gsiftp://localhost");
-        let ran = w.program(env!("CARGO_BIN_EXE_haul")).args(["cp", "--retries", "0", &url, "got"]).output().expect("the program runs");
-        let text = shown(&ran);
-        assert!(!ran.status.success() && text.contains(part), "{part}\n{text}\n{:?}", rogue.heard());
+        let text = w.fails(&format!("cp --retries 0 {url} got"));
+        assert!(text.contains(part), "{part}\n{text}\n{:?}", rogue.heard());
         let said = rogue.heard();
         assert!(said.iter().all(|line| line.starts_with("AUTH ") || line.starts_with("ADAT ")), "{said:?}");
     }
-    assert!(!w.path("got").exists());
+    assert!(!w.has("got"));
 }
 
 #[test]
 fn no_output_and_no_journal_has_the_key() {
-    let w = World::new();
+    let w = world();
     let text = w.ends(0, "cp -vv src/ @/there");
-    let key = fs::read_to_string(w.authority.path("proxy.part.key")).expect("a key");
+    let key = fs::read_to_string(w.server.0.path("proxy.part.key")).expect("a key");
     let line = key.lines().nth(2).expect("a line of it");
     assert!(!text.contains(line));
-    let state = ended(w.program("grep").args(["-ra", "", "state"]), 0);
+    let state = w.all_text(&w.state);
     assert!(!state.contains(line) && !state.contains("PRIVATE KEY"));
 }
 
 #[test]
 #[ignore = "full"]
 fn servers_send_large_files_to_each_other() {
-    let w = World::new();
-    let other = GsiServer::start(&w.authority, "host", &[]).expect("it is installed");
+    let w = world();
+    let other = start(&w.server.0, "host");
     for (flags, copy) in [("", "authenticated"), ("--dcpriv", "encrypted"), ("--no-dcau", "neither")] {
         let text = w.ends(0, &format!("cp {flags} @/src/big {}", other.url(w.path(copy))));
         assert!(w.read(copy) == w.read("src/big") && text.contains("copying "), "{text}");

@@ -3,71 +3,47 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use haul_test::content::bytes;
+use haul_test::objects::ObjectServer;
 use haul_test::objects::certificate::Certificate;
 use haul_test::objects::scripted::{Action, Answer, Scripted, When};
-use haul_test::objects::{Minio, Server as _};
 use haul_test::port::free_port;
-use haul_test::program::{Program, until};
+use haul_test::program::until;
 use haul_test::scratch::Scratch;
 use haul_test::web::WebServer;
+use haul_test::world::Served;
 
-/// A directory that is served as `www/`, and where copies go.
-struct World {
-    scratch: Scratch,
-    server: WebServer,
+/// `@` is the directory `www` at the server.
+type World = Served<WebServer>;
+
+fn world(lines: &str) -> World {
+    of(|root| WebServer::nginx(root, lines))
 }
 
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.scratch
+fn of(server: impl Fn(&Path) -> std::io::Result<WebServer>) -> World {
+    let scratch = Scratch::new();
+    scratch.write("www/big", bytes(1, 9 << 20));
+    for (path, content) in [("a.txt", "hello\n"), ("b c&d é.txt", "x"), ("empty", ""), ("sub/deep", "deep")] {
+        scratch.write(format!("www/d/{path}"), content);
     }
+    let server = server(&scratch.path("www")).expect("a web server: nginx-light and rclone are installed");
+    let url = server.url("");
+    World::new(scratch, server, url.trim_end_matches('/').into())
 }
 
-impl World {
-    fn new(lines: &str) -> World {
-        World::of(|root| WebServer::nginx(root, lines))
-    }
+#[track_caller]
+fn ends_in(w: &World, code: i32, words: &str, environment: &[(&str, &str)]) -> String {
+    environment.iter().fold(w.haul(words), |haul, (name, value)| haul.env(name, value)).ends(code).text()
+}
 
-    fn of(server: impl Fn(&Path) -> std::io::Result<WebServer>) -> World {
-        let scratch = Scratch::new();
-        scratch.write("www/big", bytes(1, 9 << 20));
-        for (path, content) in [("a.txt", "hello\n"), ("b c&d é.txt", "x"), ("empty", ""), ("sub/deep", "deep")] {
-            scratch.write(format!("www/d/{path}"), content);
-        }
-        let server = server(&scratch.path("www")).expect("a web server: nginx-light and rclone are installed");
-        World { scratch, server }
-    }
-
-    /// `@` stands for the server.
-    fn haul(&self, words: &str) -> Program {
-        self.scratch.haul(&words.replace("@/", &self.server.url("")))
-    }
-
-    /// Standard output and standard error.
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> String {
-        self.ends_in(code, words, &[])
-    }
-
-    #[track_caller]
-    fn ends_in(&self, code: i32, words: &str, environment: &[(&str, &str)]) -> String {
-        let ended = environment.iter().fold(self.haul(words), |haul, (name, value)| haul.env(name, value)).ends(code);
-        ended.out + &ended.err
-    }
-
-    /// Makes `www/new`, of another second than `www/big`.
-    fn write_newer(&self, content: &[u8]) {
-        self.write("www/new", content);
-        self.set_time("www/new", SystemTime::now() + Duration::from_secs(7));
-    }
+/// Makes `www/new`, of another second than `www/big`.
+fn write_newer(w: &World, content: &[u8]) {
+    w.write("www/new", content);
+    w.set_time("www/new", SystemTime::now() + Duration::from_secs(7));
 }
 
 /// Lines for nginx: its answers do not tell one version of a file from another.
@@ -77,7 +53,7 @@ const TREE: [&str; 5] = ["a.txt", "b c&d é.txt", "empty", "sub/", "sub/deep"];
 
 #[test]
 fn a_file_comes_in_parts_with_its_time() {
-    let w = World::new("");
+    let w = world("");
     w.ends(0, "cp --chunk-size 1M @/big copy");
     assert!(w.read("copy") == w.read("www/big"));
     assert_eq!(w.meta("copy").mtime(), w.meta("www/big").mtime());
@@ -90,8 +66,8 @@ fn a_file_comes_in_parts_with_its_time() {
 
 #[test]
 fn directories_come_by_their_index_pages() {
-    let nginx = World::new("gzip on; gzip_types *; gzip_min_length 0;");
-    for server in [nginx, World::of(WebServer::rclone), World::of(WebServer::apache), World::of(WebServer::python)] {
+    let nginx = world("gzip on; gzip_types *; gzip_min_length 0;");
+    for server in [nginx, of(WebServer::rclone), of(WebServer::apache), of(WebServer::python)] {
         server.ends(0, "cp @/d/ one");
         assert_eq!(server.list("one"), TREE);
         assert_eq!((server.read("one/a.txt"), server.read("one/b c&d é.txt")), (b"hello\n".to_vec(), b"x".to_vec()));
@@ -102,14 +78,14 @@ fn directories_come_by_their_index_pages() {
         server.ends(0, "check -c @/d/ one");
     }
     // nginx sends on to the address with a slash.
-    let w = World::new("");
+    let w = world("");
     w.ends(0, "cp @/d two/ --mkpath");
     assert_eq!(w.list("two/d"), TREE);
 }
 
 #[test]
 fn a_server_without_parts_is_read_from_end_to_end() {
-    let w = World::new("max_ranges 0;");
+    let w = world("max_ranges 0;");
     w.ends(0, "cp --chunk-size 1M @/big copy");
     assert!(w.read("copy") == w.read("www/big"));
     w.ends(0, "cp --chunk-size 1M -j 4 @/ all");
@@ -118,7 +94,7 @@ fn a_server_without_parts_is_read_from_end_to_end() {
 
 #[test]
 fn a_killed_copy_goes_on_where_it_stopped() {
-    let w = World::new("");
+    let w = world("");
     assert!(w.haul("cp -j 1 --chunk-size 1M @/big copy").killed_at(14).run().was_killed());
     let before = w.server.requests().len();
     w.ends(0, "cp -j 1 --chunk-size 1M @/big copy");
@@ -131,10 +107,10 @@ fn a_killed_copy_goes_on_where_it_stopped() {
 #[test]
 fn a_file_that_became_another_is_not_mixed() {
     for lines in ["", UNDATED] {
-        let w = World::new(lines);
+        let w = world(lines);
         assert!(w.haul("cp -j 1 --chunk-size 1M @/big copy").killed_at(9).run().was_killed());
         let new = bytes(2, 9 << 20);
-        w.write_newer(&new);
+        write_newer(&w, &new);
         w.rename("www/new", "www/big");
         let text = w.ends(0, "cp -j 1 --chunk-size 1M @/big copy");
         assert!(w.read("copy") == new, "{text}");
@@ -144,9 +120,9 @@ fn a_file_that_became_another_is_not_mixed() {
 
 #[test]
 fn a_file_that_changes_while_it_is_copied_fails_or_is_whole() {
-    let w = World::new("limit_rate 2m;");
+    let w = world("limit_rate 2m;");
     let (old, new) = (w.read("www/big"), bytes(3, 9 << 20));
-    w.write_newer(&new);
+    write_newer(&w, &new);
     let (from, to) = (w.path("www/new"), w.path("www/big"));
     let log = w.server.place().join("access");
     let changer = std::thread::spawn(move || {
@@ -165,7 +141,7 @@ fn a_file_that_changes_while_it_is_copied_fails_or_is_whole() {
 
 #[test]
 fn redirects_are_followed_but_not_out_of_encryption() {
-    let w = World::new(
+    let w = world(
         "location = /moved { return 302 /d/a.txt; }\nlocation = /round { return 302 /round; }\nlocation = /away { return 301 ftp://h/x; }",
     );
     w.ends(0, "cp @/moved got");
@@ -184,7 +160,7 @@ fn certificates_are_verified() {
         made.certificate.display(),
         made.key.display()
     );
-    let w = World::new(&lines);
+    let w = world(&lines);
     let (url, authority) = (format!("https://127.0.0.1:{port}"), made.authority.display());
     let text = w.ends(10, &format!("cp {url}/d/a.txt got"));
     assert!(text.contains("certificate"), "{text}");
@@ -199,10 +175,10 @@ fn certificates_are_verified() {
 
 #[test]
 fn netrc_has_the_password_and_no_output_does() {
-    let w = World::new("location /secret/ { alias /dev/null; }");
+    let w = world("location /secret/ { alias /dev/null; }");
     fs::write(w.server.place().join("users"), "ana:{PLAIN}hunter2\n").expect("written");
     let lines = format!("auth_basic test; auth_basic_user_file {};", w.server.place().join("users").display());
-    let guarded = World::new(&lines);
+    let guarded = world(&lines);
     let text = guarded.ends(23, "cp @/d/a.txt got");
     assert!(text.contains("status 401") && text.contains("~/.netrc"), "{text}");
     guarded.write(guarded.home.join(".netrc"), "machine 127.0.0.1 login ana password hunter2\n");
@@ -214,7 +190,7 @@ fn netrc_has_the_password_and_no_output_does() {
 
 #[test]
 fn checksums_are_verified_while_the_file_arrives() {
-    let w = World::new("");
+    let w = world("");
     let sum = |path: &str| w.sh(&format!("sha256sum {path}"))[..64].to_string();
     let (good, bad) = (sum("www/big"), sum("www/d/a.txt"));
     w.ends(0, &format!("cp --chunk-size 1M --sha256 {good} @/big good"));
@@ -232,7 +208,7 @@ fn checksums_are_verified_while_the_file_arrives() {
 
 #[test]
 fn lists_of_addresses_are_copied() {
-    let w = World::new("");
+    let w = world("");
     let list = format!("# mine\n{}\n{}\n\n", w.server.url("d/a.txt"), w.server.url("d/sub/deep?token=1"));
     w.write("list", list);
     w.tree("into/");
@@ -247,12 +223,12 @@ fn lists_of_addresses_are_copied() {
 
 #[test]
 fn it_is_for_reading_only() {
-    let w = World::new("add_header Content-Disposition 'attachment; filename=\"../../out\"';");
+    let w = world("add_header Content-Disposition 'attachment; filename=\"../../out\"';");
     for words in ["cp www/big @/new", "cp www/big @/", "rm @/big", "mkdir @/x", "sync www/ @/d/", "mv @/d/a.txt here"] {
         assert!(!w.haul(words).run().err_has("read-only").status.success(), "{words}");
     }
     // That is known before anything is asked.
-    w.scratch.haul("cp www/big http://127.0.0.1:9/new").run().err_has("read-only").code(1);
+    Scratch::haul(&w, "cp www/big http://127.0.0.1:9/new").run().err_has("read-only").code(1);
     assert_eq!(w.read("www/d/a.txt"), b"hello\n");
     // A name that the server wants is no path.
     w.ends(0, "cp @/d/a.txt .");
@@ -278,7 +254,7 @@ fn hostile(answer: &'static [u8]) -> u16 {
 
 #[test]
 fn wrong_lengths_are_errors() {
-    let w = World::new("");
+    let w = world("");
     for (answer, part) in [
         (&b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nAccept-Ranges: none\r\n\r\nshort"[..], "closed the connection"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "closed the connection"),
@@ -301,7 +277,7 @@ fn wrong_lengths_are_errors() {
 /// A mirror loses nothing for a page that is no index, or was cut.
 #[test]
 fn only_a_whole_index_page_deletes() {
-    let w = World::new("");
+    let w = world("");
     w.write("mirror/keep", "x");
     let login = "<html><title>Log in</title><form><input type=password></form><a href=\"forgot\">Forgot?</a></html>";
     for (kind, page) in [("text/html", login), ("text/html", ""), ("text/html", "{}"), ("application/json", "[]")] {
@@ -319,7 +295,7 @@ fn only_a_whole_index_page_deletes() {
 
 #[test]
 fn answers_that_contradict_each_other_are_errors() {
-    let w = World::new("");
+    let w = world("");
     let scripted = Scripted::alone().expect("a port");
     let etag = |answer: Answer| answer.with("ETag", "\"v\"").with("Accept-Ranges", "bytes");
     let size = |bytes: u64| etag(Answer::new(200, "")).with("Content-Length", &bytes.to_string());
@@ -344,7 +320,7 @@ fn answers_that_contradict_each_other_are_errors() {
 /// Ranges of two versions could not be told apart.
 #[test]
 fn a_server_that_does_not_tell_versions_is_read_by_one_request() {
-    let w = World::new(UNDATED);
+    let w = world(UNDATED);
     for words in ["cp -j 8 --chunk-size 1M @/big copy", "cp -j 8 --chunk-size 1M @/ all"] {
         let before = w.server.requests().len();
         w.ends(0, words);
@@ -362,7 +338,7 @@ fn a_server_that_does_not_tell_versions_is_read_by_one_request() {
 
 /// What is below `/stream/` comes in chunks, without a length.
 fn streaming() -> World {
-    World::of(|root| {
+    of(|root| {
         let stream = format!("location /stream/ {{ alias {}/; ssi on; ssi_types *; }}", root.display());
         WebServer::nginx(root, &stream)
     })
@@ -391,7 +367,7 @@ fn a_file_of_unknown_length_is_copied_as_a_stream() {
 #[test]
 fn a_server_suggests_names_and_no_paths() {
     let suggest = "{ try_files /d/a.txt =404; add_header Content-Disposition $arg_as; }";
-    let w = World::new(&format!("location = /download {suggest} location = / {suggest}"));
+    let w = world(&format!("location = /download {suggest} location = / {suggest}"));
     w.tree("into/");
     for (words, name) in [
         ("@/download?as=attachment;filename=run.nc", "run.nc"),
@@ -418,32 +394,32 @@ fn proxies_are_used_as_curl_uses_them() {
     let port = free_port().expect("a port");
     let lines =
         format!("listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {};", made.certificate.display(), made.key.display());
-    let w = World::new(&lines);
+    let w = world(&lines);
     let proxy = WebServer::apache_proxy("1024-65535").expect("apache2 is installed");
     let url = proxy.url("");
     let secure = format!("--ca-bundle {} https://127.0.0.1:{port}", made.authority.display());
-    w.ends_in(0, "cp @/big plain", &[("http_proxy", &url)]);
-    w.ends_in(0, &format!("cp {secure}/big secure"), &[("https_proxy", &url)]);
+    ends_in(&w, 0, "cp @/big plain", &[("http_proxy", &url)]);
+    ends_in(&w, 0, &format!("cp {secure}/big secure"), &[("https_proxy", &url)]);
     assert!(w.read("plain") == w.read("www/big") && w.read("secure") == w.read("www/big"));
-    w.ends_in(0, &format!("cp {secure}/d/ tree"), &[("ALL_PROXY", &url)]);
+    ends_in(&w, 0, &format!("cp {secure}/d/ tree"), &[("ALL_PROXY", &url)]);
     assert_eq!(w.list("tree"), TREE);
     let targets = [format!("CONNECT 127.0.0.1:{} ", w.server.port), format!("CONNECT 127.0.0.1:{port} ")];
     // A connection is logged when it ends.
     until("both connections in the log", || targets.iter().all(|target| proxy.requests().iter().any(|line| line.starts_with(target))));
     // Nobody listens there, but these hosts are reached directly.
     let nobody = format!("http://127.0.0.1:{}", free_port().expect("a port"));
-    w.ends_in(0, "cp @/d/a.txt direct", &[("http_proxy", &nobody), ("no_proxy", "127.0.0.0/8")]);
+    ends_in(&w, 0, "cp @/d/a.txt direct", &[("http_proxy", &nobody), ("no_proxy", "127.0.0.0/8")]);
     let lost = w.haul("cp --retries 1 @/d/a.txt none").env("http_proxy", &nobody).run();
     assert_eq!(lost.err_has("the proxy").err_has("nobody listens").err_has("NO_PROXY").status.code(), Some(10));
     let strict = WebServer::apache_proxy("443").expect("apache2 is installed");
-    let text = w.ends_in(23, "cp @/d/a.txt none", &[("http_proxy", &strict.url(""))]);
+    let text = ends_in(&w, 23, "cp @/d/a.txt none", &[("http_proxy", &strict.url(""))]);
     assert!(text.contains("the proxy 127.0.0.1:") && text.contains(" refused: "), "{text}");
 }
 
 #[test]
 fn a_file_goes_through_to_a_bucket() {
     let w = streaming();
-    let minio = Minio::start().expect("MinIO is installed");
+    let minio = ObjectServer::minio().expect("MinIO is installed");
     let endpoint = minio.endpoint();
     let environment = [
         ("AWS_ENDPOINT_URL", endpoint.url.as_str()),
@@ -451,11 +427,11 @@ fn a_file_goes_through_to_a_bucket() {
         ("AWS_SECRET_ACCESS_KEY", endpoint.secret.as_str()),
         ("AWS_REGION", "us-east-1"),
     ];
-    w.ends_in(0, "mb s3://through", &environment);
-    w.ends_in(0, "cp @/big s3://through/big", &environment);
-    w.ends_in(0, "cp --chunk-size 5M @/stream/big s3://through/stream", &environment);
+    ends_in(&w, 0, "mb s3://through", &environment);
+    ends_in(&w, 0, "cp @/big s3://through/big", &environment);
+    ends_in(&w, 0, "cp --chunk-size 5M @/stream/big s3://through/stream", &environment);
     for key in ["big", "stream"] {
-        let text = w.ends_in(0, &format!("check -c @/big s3://through/{key}"), &environment);
+        let text = ends_in(&w, 0, &format!("check -c @/big s3://through/{key}"), &environment);
         assert!(text.contains("Identical:"), "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! Large files in parts, and jobs that end before their time.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,12 +10,12 @@ use haul_core::event::{Event, Observer};
 use haul_core::job::Job;
 use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
-use haul_core::team::{Team, Transport, threads};
+use haul_core::team::{Team, threads};
 use haul_core::{ErrorKind, Remedy};
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 
-use super::{each, ranks, slow, slowly, tree};
+use super::{Passes, bent, each, ranks, slow, slowly, tree};
 use crate::support::{Diary, Run, assert_same, bounded, content, job};
 
 #[test]
@@ -37,51 +38,21 @@ fn a_disk_that_is_full_at_one_rank_ends_the_job_of_all() {
     assert!(reports[0].failed_kinds.contains(&ErrorKind::NoSpace), "{:?}", reports[0].failures);
 }
 
-/// The messages of a rank that is killed after so many of them.
-struct Dying {
-    inside: Arc<dyn Transport>,
-    left: std::sync::atomic::AtomicI64,
-}
-
-impl Dying {
-    fn lives(&self) -> haul_core::Result<()> {
-        match self.left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) > 0 {
-            true => Ok(()),
-            false => Err(haul_core::Error::new(ErrorKind::Broken, "send").because("killed")),
-        }
-    }
-}
-
-impl Transport for Dying {
-    fn rank(&self) -> u32 {
-        self.inside.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.inside.ranks()
-    }
-    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
-        self.lives()?;
-        self.inside.send(to, message)
-    }
-    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
-        let message = self.inside.receive(wait)?;
-        if message.is_some() {
-            self.lives()?;
-        }
-        Ok(message)
-    }
-}
-
 #[test]
 #[ignore = "full"]
 fn a_rank_that_dies_ends_the_job_and_is_named() {
     for most in [1, 6, 12] {
         let (source, target) = (tree(), Memory::new());
-        let mut teams: Vec<Team> = threads(4).into_iter().map(Team::new).collect();
-        let inside = teams[2].transport.clone();
-        teams[2].transport = Arc::new(Dying { inside, left: most.into() });
-        teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
-        let reports = each(teams, &|_| (slowly(&source, &target), Run::workers(2)));
+        // It is killed after so many messages.
+        let left = Arc::new(AtomicI64::new(most));
+        let lives = || -> Passes {
+            let left = left.clone();
+            Box::new(move |_, _| match left.fetch_sub(1, Ordering::SeqCst) > 0 {
+                true => Ok(true),
+                false => Err(haul_core::Error::new(ErrorKind::Broken, "send").because("killed")),
+            })
+        };
+        let reports = each(bent(4, 2, lives(), lives()), &|_| (slowly(&source, &target), Run::workers(2)));
         for rank in [0, 1, 3] {
             assert_eq!(reports[rank].ending, Ending::Stopped, "{most}: rank {rank}: {:?}", reports[rank]);
             let reasons: Vec<&str> = reports[rank].failures.iter().map(|failure| &failure.reason[..]).collect();

@@ -14,7 +14,7 @@ use haul_core::event::Observer;
 use haul_core::job::Job;
 use haul_core::report::Report;
 use haul_core::store::Store;
-use haul_core::team::{Team, threads};
+use haul_core::team::{Team, Transport, threads};
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 
@@ -39,6 +39,41 @@ fn each(teams: Vec<Team>, of: Rank<'_>) -> Vec<Report> {
         let runs: Vec<_> = runs.collect();
         runs.into_iter().map(|run| run.join().unwrap()).collect()
     })
+}
+
+/// Whether a message to or from a rank passes, or is lost.
+type Passes = Box<dyn Fn(u32, &[u8]) -> haul_core::Result<bool> + Send + Sync>;
+
+/// A transport that loses messages.
+struct Bent {
+    inside: Arc<dyn Transport>,
+    send: Passes,
+    receive: Passes,
+}
+
+impl Transport for Bent {
+    fn rank(&self) -> u32 {
+        self.inside.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inside.ranks()
+    }
+    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
+        if (self.send)(to, &message)? { self.inside.send(to, message) } else { Ok(()) }
+    }
+    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
+        let Some((from, message)) = self.inside.receive(wait)? else { return Ok(None) };
+        Ok((self.receive)(from, &message)?.then_some((from, message)))
+    }
+}
+
+/// So many ranks, of which one has a transport that loses messages; none may be silent for more than two seconds.
+fn bent(n: u32, rank: usize, send: Passes, receive: Passes) -> Vec<Team> {
+    let mut teams: Vec<Team> = threads(n).into_iter().map(Team::new).collect();
+    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let inside = teams[rank].transport.clone();
+    teams[rank].transport = Arc::new(Bent { inside, send, receive });
+    teams
 }
 
 /// Listing takes so long that others come to their turn.

@@ -10,7 +10,7 @@ use haul_s3::{Objects, Options, PutOptions};
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 use haul_test::objects::scripted::When;
-use haul_test::objects::{Minio, Scripted, Server, plain};
+use haul_test::objects::{ObjectServer, Scripted, plain};
 
 use super::each;
 use crate::support::{Run, content, job};
@@ -19,7 +19,7 @@ const PART: usize = 5 << 20;
 
 #[test]
 fn parts_of_one_object_are_sent_by_all_ranks_and_completed_by_one() {
-    let minio = Minio::start().expect("MinIO can be started: servers.sh installs it");
+    let minio = ObjectServer::minio().expect("MinIO can be started: servers.sh installs it");
     minio.make_bucket("shared").expect("a bucket");
     let real = minio.endpoint();
     // The way of each rank to the server, which counts its requests.

@@ -9,11 +9,11 @@ use haul_core::entry::{Dir, Entry, MetaMask};
 use haul_core::pool::{Pool, Session, Stage};
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Piece, Survey, Visitor};
-use haul_core::team::{Team, Transport, threads};
+use haul_core::team::{Team, threads};
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 
-use super::{slow, tree};
+use super::{bent, slow, tree};
 use crate::support::bounded;
 
 /// Names that this rank has visited.
@@ -139,30 +139,9 @@ fn results_of_all_are_there_when_a_stage_is_over() {
     }
 }
 
-/// A rank that says nothing and hears nothing.
-struct Deaf(Arc<dyn Transport>);
-
-impl Transport for Deaf {
-    fn rank(&self) -> u32 {
-        self.0.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.0.ranks()
-    }
-    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
-        if to == self.0.rank() { self.0.send(to, message) } else { Ok(()) }
-    }
-    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
-        std::thread::sleep(wait.min(Duration::from_millis(50)));
-        Ok(None)
-    }
-}
-
 #[test]
 fn a_rank_that_does_not_respond_ends_the_session_and_is_named() {
-    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
-    teams[2].transport = Arc::new(Deaf(teams[2].transport.clone()));
-    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    let teams = bent(3, 2, Box::new(|_, _| Ok(false)), Box::new(|_, _| Ok(false)));
     let done = session(teams, 1, &tree());
     for rank in [0, 1] {
         let reason = done[rank].as_ref().unwrap_err().reason();

@@ -8,7 +8,6 @@ use haul_core::report::Ending;
 use haul_core::spec::{Deletion, MaxDelete};
 use haul_core::store::Store;
 use haul_core::{ErrorKind, Remedy};
-use haul_local::{Local, Options};
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 
@@ -182,24 +181,17 @@ fn directories_that_close_themselves_do_so_when_nobody_goes_through_them_any_mor
 fn a_selection_of_names_is_shared_too() {
     let source = tree();
     for n in [1, 3] {
-        let target = Memory::new();
-        let named = |_| {
-            let mut named = slowly(&source, &target);
+        let named = |target: &Memory| {
+            let mut named = slowly(&source, target);
             named.roots[0].pick = Pick::Names([b"d1".to_vec(), b"d4".to_vec(), b"large".to_vec()].into());
-            (named, Run::workers(2))
+            named
         };
-        let (alone, _) = go(named(0).0);
-        let copied = target.paths();
+        let (one, many) = (Memory::new(), Memory::new());
+        let (alone, _) = go(named(&one));
         assert_eq!(alone.failed, 0);
-        let target = Memory::new();
-        let named = |_| {
-            let mut job = slowly(&source, &target);
-            job.roots[0].pick = Pick::Names([b"d1".to_vec(), b"d4".to_vec(), b"large".to_vec()].into());
-            (job, Run::workers(2))
-        };
-        let reports = ranks(n, &named);
+        let reports = ranks(n, &|_| (named(&many), Run::workers(2)));
         assert_eq!(counts(&reports[0]), counts(&alone), "{n} ranks");
-        assert_eq!(target.paths(), copied);
+        assert_eq!(one.paths(), many.paths());
     }
 }
 
@@ -225,33 +217,4 @@ fn the_first_of_two_sources_wins_whoever_copies_them() {
             assert_eq!(target.get(format!("d{i}/e5/f4/only")).as_deref(), Some(&b"of the second"[..]));
         }
     }
-}
-
-#[test]
-fn each_rank_opens_the_same_directories_of_this_machine() {
-    let scratch = tempfile::tempdir().unwrap();
-    let path = |name: &str| scratch.path().join(name);
-    std::fs::create_dir(path("b")).unwrap();
-    for i in 0..300 {
-        let dir = path("a").join(format!("{}/{}", i % 17, i % 5));
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join(format!("f{i}")), content("local", i, 50 + i as usize)).unwrap();
-    }
-    std::fs::write(path("a/large"), content("large", 1, 3_000_000)).unwrap();
-    std::fs::hard_link(path("a/large"), path("a/3/large")).unwrap();
-    std::os::unix::fs::symlink("large", path("a/16/link")).unwrap();
-    let open = |name: &str| -> Arc<dyn Store> {
-        let slow = Fault::new(Local::open(&path(name), Options::default()).unwrap());
-        slow.add(Rule::new(Op::List, What::Delay(Duration::from_millis(2))).always());
-        Arc::new(slow)
-    };
-    let reports = ranks(4, &|_| (job(open("a"), open("b")), Run::workers(2)));
-    assert_eq!((reports[0].ending, reports[0].failed, reports[0].made.files), (Ending::Complete, 0, 302), "{:?}", reports[0]);
-    assert_eq!(reports[0].hard_links, 1);
-    assert!(reports[1..].iter().any(|report| report.made.files > 0));
-    haul_test::compare::assert_same(
-        &path("a"),
-        &path("b"),
-        haul_test::compare::What { hard_links: true, ..haul_test::compare::What::USUAL },
-    );
 }

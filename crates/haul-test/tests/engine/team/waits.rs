@@ -9,11 +9,11 @@ use haul_core::engine::run;
 use haul_core::event::{Event, Observer};
 use haul_core::report::Ending;
 use haul_core::team::message::Message;
-use haul_core::team::{Team, Transport, threads};
+use haul_core::team::{Team, threads};
 use haul_test::fault::{Fault, Op, Rule, What};
 use haul_test::memory::Memory;
 
-use super::{each, ranks, slowly, tree};
+use super::{Passes, bent, each, ranks, slowly, tree};
 use crate::support::{Diary, Run, assert_same, bounded, content, job, put_hard_link};
 
 #[test]
@@ -69,43 +69,22 @@ fn a_terminal_that_is_stopped_does_not_end_the_job() {
     assert_same(&source, &target);
 }
 
-/// The messages of rank 0, without the report of rank 1: when that comes, the user ends the job.
-struct Unreported {
-    inside: Arc<dyn Transport>,
-    cancel: Cancel,
-}
-
-impl Transport for Unreported {
-    fn rank(&self) -> u32 {
-        self.inside.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.inside.ranks()
-    }
-    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
-        self.inside.send(to, message)
-    }
-    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
-        let message = self.inside.receive(wait)?;
-        match &message {
-            Some((1, bytes)) if matches!(Message::decode(bytes), Some(Message::Report(_))) => {
-                // By then this rank waits for reports, mostly.
-                std::thread::sleep(Duration::from_millis(500));
-                self.cancel.set(Stop::Signal);
-                Ok(None)
-            }
-            _ => Ok(message),
-        }
-    }
-}
-
 #[test]
 fn a_job_that_is_stopped_at_its_very_end_says_whose_report_is_missing() {
     let (source, target) = (tree(), Memory::new());
     let cancel = Cancel::default();
-    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
-    teams[0].transport = Arc::new(Unreported { inside: teams[0].transport.clone(), cancel: cancel.clone() });
-    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    // When the report of rank 1 comes, it is lost, and the user ends the job.
+    let stopped = cancel.clone();
+    let receive: Passes = Box::new(move |from, bytes| {
+        let is_report = from == 1 && matches!(Message::decode(bytes), Some(Message::Report(_)));
+        if is_report {
+            // By then this rank waits for reports, mostly.
+            std::thread::sleep(Duration::from_millis(500));
+            stopped.set(Stop::Signal);
+        }
+        Ok(!is_report)
+    });
+    let teams = bent(3, 0, Box::new(|_, _| Ok(true)), receive);
     let reports = each(teams, &|rank| {
         let mut run = Run::workers(2);
         if rank == 0 {
@@ -141,34 +120,13 @@ fn a_rank_that_looks_at_directories_for_long_is_not_lost_and_loses_nobody() {
     assert_same(&source, &target);
 }
 
-/// A rank that says one thing, and from then on neither says nor hears anything.
-struct Quiet {
-    inside: Arc<dyn Transport>,
-    has_spoken: AtomicBool,
-}
-
-impl Transport for Quiet {
-    fn rank(&self) -> u32 {
-        self.inside.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.inside.ranks()
-    }
-    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
-        if self.has_spoken.swap(true, Ordering::SeqCst) { Ok(()) } else { self.inside.send(to, message) }
-    }
-    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
-        std::thread::sleep(wait.min(Duration::from_millis(50)));
-        Ok(None)
-    }
-}
-
 #[test]
 fn a_rank_that_does_not_respond_is_named_with_its_node() {
     let (source, target) = (tree(), Memory::new());
-    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
-    teams[2].transport = Arc::new(Quiet { inside: teams[2].transport.clone(), has_spoken: AtomicBool::new(false) });
-    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    // It says one thing, and from then on it neither sends nor receives.
+    let has_spoken = AtomicBool::new(false);
+    let send: Passes = Box::new(move |_, _| Ok(!has_spoken.swap(true, Ordering::SeqCst)));
+    let teams = bent(3, 2, send, Box::new(|_, _| Ok(false)));
     let reports = each(teams, &|_| (slowly(&source, &target), Run::workers(2)));
     let reason = &reports[0].failures[0].reason;
     assert!(reason.starts_with("rank 2 on ") && reason.ends_with(" has not responded for 2 s"), "{reason}");
@@ -176,31 +134,12 @@ fn a_rank_that_does_not_respond_is_named_with_its_node() {
     assert!(reports[1].failures[0].reason.contains(&**reason), "{:?}", reports[1].failures);
 }
 
-/// The messages of rank 0, which hangs when all is done: nobody hears that it is.
-struct Hanging(Arc<dyn Transport>);
-
-impl Transport for Hanging {
-    fn rank(&self) -> u32 {
-        self.0.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.0.ranks()
-    }
-    fn send(&self, to: u32, message: Vec<u8>) -> haul_core::Result<()> {
-        let is_last = to != 0 && matches!(Message::decode(&message), Some(Message::Bye));
-        if is_last { Ok(()) } else { self.0.send(to, message) }
-    }
-    fn receive(&self, wait: Duration) -> haul_core::Result<Option<(u32, Vec<u8>)>> {
-        self.0.receive(wait)
-    }
-}
-
 #[test]
 fn a_rank_whose_report_is_not_confirmed_says_so() {
     let (source, target) = (tree(), Memory::new());
-    let mut teams: Vec<Team> = threads(3).into_iter().map(Team::new).collect();
-    teams[0].transport = Arc::new(Hanging(teams[0].transport.clone()));
-    teams.iter_mut().for_each(|team| team.silence = Duration::from_secs(2));
+    // Rank 0 hangs when all is done: the others do not hear that it is.
+    let send: Passes = Box::new(|to, message| Ok(to == 0 || !matches!(Message::decode(message), Some(Message::Bye))));
+    let teams = bent(3, 0, send, Box::new(|_, _| Ok(true)));
     let reports = each(teams, &|_| (slowly(&source, &target), Run::workers(2)));
     assert_eq!((reports[0].ending, reports[0].failed), (Ending::Complete, 0), "{:?}", reports[0].failures);
     for rank in [1, 2] {

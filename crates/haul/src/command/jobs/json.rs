@@ -130,28 +130,23 @@ impl Cleaned<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use haul_test::documented::{documented, keys};
 
     use super::super::tests::{job, unfinished};
     use super::*;
-    use crate::render::json::tests::{documented, keys};
 
     #[test]
     fn jobs_have_the_documented_keys_and_no_others() {
         let record = "files 3\nbytes 9\nkept 1\ndeleted 0\nseconds 1.5\nlimited by the disk\n".to_string();
         let (begun, done) = (job("00", unfinished()), job("01", JobState::Finished { record, at: Some(9) }));
-        let (mut begun_keys, mut done_keys) = (BTreeSet::new(), BTreeSet::new());
-        for (job, found) in [(&begun, &mut begun_keys), (&done, &mut done_keys)] {
+        let found = [&begun, &done].into_iter().flat_map(|job| {
             let value: serde_json::Value = serde_json::from_str(&Job::of(job).line()).expect("JSON");
             assert_eq!(value["command"], serde_json::json!(["haul", "cp", "-a", "run7/", "/scratch/run7"]));
-            keys("", &value, found);
-        }
-        begun_keys.append(&mut done_keys);
-        assert_eq!(documented().get("job"), Some(&begun_keys));
+            keys(&value)
+        });
+        assert_eq!(documented().get("job"), Some(&found.collect()));
         let cleaned = Cleaned { job: "00", action: "left", unfinished_files: None, names_again: None, reason: Some("it runs") };
-        let mut found = BTreeSet::new();
-        keys("", &serde_json::from_str(&cleaned.line()).expect("JSON"), &mut found);
-        assert_eq!(documented().get("cleaned"), Some(&found));
+        assert_eq!(documented().get("cleaned"), Some(&keys(&serde_json::from_str(&cleaned.line()).expect("JSON"))));
     }
 
     #[test]

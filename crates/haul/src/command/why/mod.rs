@@ -106,17 +106,13 @@ fn as_json(job: &JobInfo, figures: &Figures) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use crate::render::json::tests::{documented, keys};
+    use haul_test::documented::{documented, keys};
 
     use super::*;
 
     pub fn as_documented(document: &Value) {
-        let mut found = BTreeSet::new();
-        keys("", document, &mut found);
         let event = document["event"].as_str().unwrap_or_default();
-        assert_eq!(Some(&found), documented().get(event), "{event}");
+        assert_eq!(Some(&keys(document)), documented().get(event), "{event}");
     }
 
     #[test]

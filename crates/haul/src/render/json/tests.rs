@@ -1,44 +1,15 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use haul_core::entry::{Dir, Name};
 use haul_core::event::Progress;
 use haul_core::spread::{RankWork, Spread};
+use haul_test::documented::{documented, keys};
 use serde_json::Value;
 
 use super::super::fixtures::{copied, entry, moving};
 use super::*;
 
 const TIME: &str = "2024-05-01T06:42:21.123Z";
-
-/// `## event` and, below it, rows of a table that begin with a key in backquotes.
-pub fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let mut events = BTreeMap::new();
-    let mut event = String::new();
-    for row in include_str!("../../../../../docs/json.md").lines() {
-        if let Some(head) = row.strip_prefix("## `") {
-            event = head.trim_end_matches('`').to_string();
-            events.insert(event.clone(), BTreeSet::new());
-        } else if let (Some(key), Some(keys)) = (row.strip_prefix("| `"), events.get_mut(&event)) {
-            keys.insert(key.split('`').next().unwrap_or_default().to_string());
-        }
-    }
-    events
-}
-
-/// Keys of a value, those of objects within it as `outer.inner` and `outer[].inner`.
-pub fn keys(prefix: &str, value: &Value, out: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            for (key, inner) in map {
-                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-                out.insert(key.clone());
-                keys(&key, inner, out);
-            }
-        }
-        Value::Array(list) => list.iter().for_each(|inner| keys(&format!("{prefix}[]"), inner, out)),
-        _ => {}
-    }
-}
 
 fn every_record() -> Vec<String> {
     let error = Error::new(ErrorKind::Denied, "open").at(b"a/b").hint("chmod u+r it");
@@ -91,9 +62,7 @@ fn every_line_has_the_documented_keys_and_no_others() {
     let mut produced = BTreeMap::new();
     for line in every_record() {
         let value: Value = serde_json::from_str(&line).expect("JSON");
-        let mut found = BTreeSet::new();
-        keys("", &value, &mut found);
-        produced.insert(value["event"].as_str().unwrap_or_default().to_string(), found);
+        produced.insert(value["event"].as_str().unwrap_or_default().to_string(), keys(&value));
     }
     assert_eq!(produced, documented);
 }

@@ -1,11 +1,7 @@
-use std::collections::BTreeSet;
-
-use haul_s3::inventory::{self, Object, Version};
-use haul_s3::xml;
+use haul_s3::inventory::{Object, Version};
 use serde_json::Value;
 
 use super::super::fixtures::entry;
-use super::super::json::tests::{documented, keys};
 use super::*;
 
 fn written(listed: &Listed<'_>) -> String {
@@ -21,34 +17,6 @@ fn parsed(listed: &Listed<'_>) -> Value {
 fn object(key: &[u8]) -> Object {
     let modified = Some(Time { secs: 1_700_000_000, nanos: 5_000_000 });
     Object { key: key.to_vec(), size: 7, etag: "\"e-2\"".into(), modified, class: "GLACIER".into(), details: None }
-}
-
-#[test]
-fn every_line_has_the_documented_keys_and_no_others() {
-    let upload = inventory::Upload { key: b"k".to_vec(), id: "id".into(), initiated: None };
-    let bucket = xml::Bucket { name: "b".into(), created: None, region: String::new() };
-    let counts = Counts { level: 0, bytes: 1, files: 1, directories: 1, errors: Some(0) };
-    let file = entry("a/b", Kind::File);
-    let volume = Volume { size: 9, free: 5, available: 4, files: 3, free_files: 2 };
-    let all = [
-        ("entry", Listed::Entry(Box::new(Entry::of(b".", b"a/b", &file)))),
-        ("upload", Listed::Upload(Upload::of(b"s3://b/", b"k", &upload, None))),
-        ("bucket", Listed::Bucket(Bucket::of(&bucket, "s3://b"))),
-        ("usage", Listed::Usage(Usage::of(b".", b"a", counts))),
-        ("sum", Listed::Sum(Sum::of(b".", b"a/b", &file, Algorithm::Md5, &[1; 16]))),
-        ("removed", Listed::Removed(Removed::of_key(b"s3://b", b"k", Kind::File, "v", true))),
-        ("changed", Listed::Changed(Changed::of(b"d", b"a", &file))),
-        ("linked", Listed::Linked(Linked::of(b"l", b"a", true))),
-        ("file-system", Listed::FileSystem(FileSystem::of(b".", &volume))),
-        ("class", Listed::Class(Class::of(b"s3://b/", "STANDARD", 1, 1))),
-    ];
-    for (event, listed) in all {
-        let mut found = BTreeSet::new();
-        let value = parsed(&listed);
-        assert_eq!(value["event"], event);
-        keys("", &value, &mut found);
-        assert_eq!(documented().get(event), Some(&found), "{event}");
-    }
 }
 
 #[test]

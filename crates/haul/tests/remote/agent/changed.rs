@@ -72,16 +72,6 @@ fn of_a_long_file_only_the_changes_move() {
 }
 
 #[test]
-fn a_file_that_has_nothing_in_common_moves_whole() {
-    let w = World::new("");
-    w.write("src/f", noise(1, 3 << 20));
-    w.write("there/f", noise(2, 3 << 20));
-    let ended = w.haul("cp --json src/f testhost:~/there/f").ends(0);
-    assert!(w.read("there/f") == w.read("src/f"));
-    assert_eq!((ended.number("bytes"), ended.number("reused_bytes")), (3 << 20, 0));
-}
-
-#[test]
 fn what_is_compressed_on_the_network_is_the_same() {
     for (source, target) in [("src/", "testhost:~/there"), ("testhost:~/src/", "there")] {
         let w = World::new("src: a=5 d/b=900K d/e=0");

@@ -34,27 +34,6 @@ fn they_print_the_same_of_a_host_as_of_this_machine() {
 }
 
 #[test]
-fn cat_gives_every_byte() {
-    let w = World::new("t: big=9M");
-    let ended = w.haul("cat testhost:~/t/big").ends(0);
-    assert!(ended.bytes == w.read("t/big"), "{} bytes", ended.bytes.len());
-}
-
-#[test]
-fn directories_are_made_and_removed() {
-    let w = World::new("t: d/a=5 d/e/f=6 keep=1");
-    w.haul("mkdir -p testhost:~/t/new/deeper").ends(0);
-    assert!(w.path("t/new/deeper").is_dir());
-    w.haul("mkdir testhost:~/t/other/deeper").ends(23);
-    w.haul("rm testhost:~/t/d").ends(1);
-    assert!(w.path("t/d/e/f").exists());
-    w.haul("rm -r testhost:~/t/d").ends(0);
-    assert!(!w.path("t/d").exists() && w.path("t/keep").exists());
-    w.haul("rm testhost:~/t/absent").ends(23).says("no such file");
-    w.haul("rm -r testhost:").ends(1);
-}
-
-#[test]
 fn a_user_who_is_not_there_has_no_home() {
     let w = World::new("src: a=5");
     for (words, place) in [
@@ -77,15 +56,6 @@ fn a_path_without_a_slash_in_front_is_in_the_home_directory() {
     w.tree("src: x=7");
     w.haul("cp src testhost:d").ends(0);
     assert_eq!(w.read("remote-home/d/src/x"), w.read("src/x"));
-}
-
-#[test]
-fn what_is_absent_is_reported() {
-    let w = World::new("src: a=5 file=1");
-    w.haul("cp testhost:~/absent dst").ends(23).says("absent").says("no such file");
-    w.haul("cp src testhost:~/absent/deeper/").ends(1).says("--mkpath");
-    w.haul("cp src testhost:~/src/file/").ends(1);
-    assert!(!w.path("dst").exists() && !w.path("absent").exists());
 }
 
 #[test]

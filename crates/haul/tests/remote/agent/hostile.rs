@@ -306,35 +306,6 @@ fn a_remote_haul_that_says_nothing_is_given_up() {
     }
 }
 
-#[test]
-#[ignore = "full"]
-fn a_check_moves_no_file_data() {
-    let mut w = World::new("src: a=500 b=600 big=9M d/c=4");
-    w.sh("cp -a src there");
-    let asked;
-    (w.agent, asked) = proxy::tampering(&w, |_, frame| frame.bytes());
-    let check = |words: &str, code: i32| {
-        let ended = w.haul(&format!("check {words}")).ends(code);
-        let kinds = std::mem::take(&mut *asked.lock().expect("held"));
-        assert!(kinds.contains(&LIST), "the trees were looked at: {kinds:?}");
-        assert!(!kinds.into_iter().any(|kind| matches!(kind, READ | GET_BUNDLE)), "{words}: data moved");
-        ended
-    };
-    check("src/ testhost:~/there", 0);
-    check("testhost:~/there/ src", 0);
-    check("-c src/ testhost:~/there", 0);
-    check("-c testhost:~/there/ src", 0);
-    check("-c testhost:~/there/ testhost:~/src", 0);
-    // And what differs is found.
-    let mut other = w.read("there/big");
-    other[5_000_000] ^= 1;
-    let time = w.meta("there/big").modified().expect("a time");
-    w.write("there/big", other);
-    w.set_time("there/big", time);
-    check("src/ testhost:~/there", 0);
-    check("-c src/ testhost:~/there", 1).says("differs     big");
-}
-
 /// Further sessions would run `haul agent --join WORD` on the host.
 #[test]
 #[ignore = "full"]

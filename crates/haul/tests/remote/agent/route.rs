@@ -47,15 +47,6 @@ fn one_session_is_announced_where_more_would_be_logins() {
 }
 
 #[test]
-fn a_haul_that_is_found_is_used() {
-    let w = World::new("src: a=5");
-    // Without one in any of the places where it is looked for, SFTP does.
-    w.plain("cp src/ testhost:~/one").ends(0).says("over plain SFTP");
-    w.tree(&format!("remote-home/.local/bin/haul->{HAUL}"));
-    w.plain("cp src/ testhost:~/two").ends(0).says("by haul on the remote host");
-}
-
-#[test]
 fn a_named_haul_must_exist() {
     let mut w = World::new("src: a=5");
     w.agent = w.path("no/such/haul");

@@ -49,32 +49,6 @@ fn everything_goes_there_and_comes_back_with_a() {
 }
 
 #[test]
-fn changed_attributes_alone_are_brought_up_to_date() {
-    let w = World::new("src: a=5 d/b=300K l->a");
-    for (source, target) in [("src/", "testhost:~/there"), ("testhost:~/src/", "here")] {
-        let words = format!("sync -a {source} {target}");
-        w.haul(&words).ends(0);
-        for (path, name) in [("src/a", "user.one"), ("src/d", "user.two"), ("src/d/b", "user.three"), ("src/l", "trusted.four")] {
-            w.sh(&format!("setfattr -h -n {name} -v {target} {path}"));
-        }
-        w.sh("chmod 600 src/d/b && chown -h 12:34 src/l");
-        w.haul(&format!("check -a {source} {target}")).ends(1);
-        w.haul(&words).ends(0);
-        w.assert_same("src", target.rsplit('/').next().expect("a name"), What::ALL);
-        w.haul(&format!("check -a {source} {target}")).ends(0);
-    }
-}
-
-#[test]
-fn without_flags_modes_times_links_and_bytes_go() {
-    let w = World::new("src: a=5:0640 empty=0 big=9M:4755 d/b=300K d/e/f=3:0755 l->a dangling->nowhere none/ locked/x=3K locked/:0555");
-    w.haul("cp src/ testhost:~/there").ends(0);
-    w.assert_same("src", "there", What::USUAL);
-    w.haul("cp testhost:~/there back").ends(0);
-    w.assert_same("src", "back/there", What::USUAL);
-}
-
-#[test]
 fn random_trees_are_the_same_there() {
     for seed in [11, 12] {
         println!("seed {seed}");
@@ -89,29 +63,6 @@ fn random_trees_are_the_same_there() {
         w.haul("sync -a --delete --force testhost:~/there/ src").ends(0);
         w.assert_same("other", "src", EVERYTHING);
     }
-}
-
-#[test]
-fn sync_deletes_what_is_extra_on_either_side() {
-    let w = World::new("");
-    let before = "a=20 b=9 d/c=1 extra/deep/x=1 gone=2 kind/was=3 link->gone";
-    w.tree(&format!("src: a=700K b=3 d/c=4 kind=9 there: {before} here: {before}"));
-    w.haul("sync -a --delete --force src/ testhost:~/there").ends(0);
-    w.assert_same("src", "there", EVERYTHING);
-    w.haul("sync -a --delete --force testhost:~/src/ here").ends(0);
-    w.assert_same("src", "here", EVERYTHING);
-}
-
-#[test]
-fn mv_leaves_nothing_behind() {
-    let w = World::new("kept: a=5 d/b=300K d/e/f=2M d/l->b empty/");
-    w.sh("cp -a kept out && cp -a kept in");
-    w.haul("mv --mkpath out testhost:~/there/").ends(0);
-    assert!(!w.has("out"));
-    w.assert_same("kept", "there/out", What::USUAL);
-    w.haul("mv --mkpath testhost:~/in here/").ends(0);
-    w.assert_same("kept", "here/in", What::USUAL);
-    assert!(!w.has("in"), "what the move has left of the source: {:?}", w.entries("in"));
 }
 
 #[test]
@@ -140,17 +91,6 @@ fn mv_within_the_host_renames() {
 }
 
 #[test]
-fn links_are_followed_on_the_remote_host_too() {
-    let w = World::new("out: x=300K d/y=5 remote: f=3 l->../out/x dl->../out/d");
-    w.haul("cp -L testhost:~/remote/ copy").ends(0);
-    assert_eq!(w.read("copy/l"), w.read("out/x"));
-    assert_eq!(w.read("copy/dl/y"), w.read("out/d/y"));
-    assert!(w.meta("copy/l").is_file());
-    w.haul("cp -L remote/ testhost:~/put").ends(0);
-    assert_eq!(w.read("put/dl/y"), w.read("out/d/y"));
-}
-
-#[test]
 fn one_file_system_ends_at_a_mount_of_the_remote_host() {
     let w = World::new("remote: a=5 other/ d/b=6");
     let _mounted = Mounted::tmpfs(&w.path("remote/other"), "size=1M");
@@ -159,18 +99,6 @@ fn one_file_system_ends_at_a_mount_of_the_remote_host() {
     assert!(w.has("copy/d/b") && !w.has("copy/other/inside"));
     w.haul("cp testhost:~/remote/ all").ends(0);
     assert!(w.has("all/other/inside"));
-}
-
-#[test]
-fn the_listed_files_go_and_no_others() {
-    let w = World::new("src: a=5 b=6 d/c=300K d/e=7 f/g=2M f/h=1");
-    w.write("list", "a\nd/c\nf/g\n");
-    w.haul("cp --files-from list src testhost:~/there").ends(0);
-    w.haul("cp --files-from list testhost:~/src here").ends(0);
-    for top in ["there", "here"] {
-        assert_eq!(w.names(top), "a d/ d/c f/ f/g", "{top}");
-        assert_eq!(w.read(format!("{top}/f/g")), w.read("src/f/g"));
-    }
 }
 
 #[test]
@@ -188,42 +116,6 @@ fn two_hosts_at_once() {
     haul_test::compare::assert_same(&w.path("src"), &other.path("there"), EVERYTHING);
     assert_eq!((w.server.logins(), other.server.logins()), (1, 1));
     w.haul(&format!("check -c testhost:~/src/ otherhost:{there}")).ends(0);
-}
-
-#[test]
-fn a_dry_run_says_what_the_real_one_does() {
-    let w = World::new("src: a=700K b=3 d/c=4 new/x=1 l->a there: a=20 b=3 d/c=1 extra/x=1 gone=2");
-    let lines = |flags: &str| {
-        let ended = w.haul(&format!("sync -i {flags} --delete src/ testhost:~/there")).ends(0);
-        let is_item =
-            |line: &&str| line.starts_with('*') || line.split(' ').next().is_some_and(|word| word.len() == 11 && !word.ends_with(':'));
-        let mut lines: Vec<String> = ended.out.lines().filter(is_item).map(str::to_string).collect();
-        lines.sort();
-        assert!(!lines.is_empty(), "{ended}");
-        lines
-    };
-    let before = w.read("there/a");
-    let dry = lines("-n");
-    assert!(w.read("there/a") == before && w.has("there/gone") && !w.has("there/new"));
-    assert_eq!(dry, lines(""));
-    w.assert_same("src", "there", What::USUAL);
-}
-
-#[test]
-fn a_limited_run_is_the_same() {
-    let w = World::new("src: a=1M b=3 d/c=400K");
-    w.haul("cp --bwlimit 1M src/ testhost:~/there").ends(0).says("at most 1.00 MiB/s").says("--bwlimit, which throttled workers");
-    w.assert_same("src", "there", What::USUAL);
-}
-
-#[test]
-fn verify_reads_on_the_remote_host() {
-    let w = World::new("src: a=5 big=9M d/b=300K");
-    let ended = w.haul("cp --json --verify src/ testhost:~/there").ends(0);
-    assert_eq!((ended.number("verified_files"), ended.number("verified_bytes")), (3, 5 + (9 << 20) + (300 << 10)), "{ended}");
-    let ended = w.haul("cp --json --verify testhost:~/there/ back").ends(0);
-    assert_eq!(ended.number("verified_files"), 3, "{ended}");
-    w.assert_same("src", "back", What::USUAL);
 }
 
 #[test]

@@ -3,9 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use haul_test::compare::What;
+use haul_test::parallel::parallel;
 use haul_test::program::Program;
 use haul_test::rogue::{Answer, Asked, Rogue, Thing, attrs, dir, file, kind, names, packet, string};
 use haul_test::scratch::Scratch;
+use haul_test::tree::spread;
 
 use crate::ssh::support::{DIRECTIONS, SAME, World};
 
@@ -46,7 +49,7 @@ const FAILURE: u32 = 4;
 fn a_server_with_few_handles_takes_and_gives_every_file() {
     for lines in ["", "MaxSessions 1"] {
         let w = with_server("src: big=20M", lines, "#!/bin/sh\nulimit -n 25\nexec /usr/lib/openssh/sftp-server\n");
-        haul_test::tree::spread(&w.path("src/many"), 4, 100, 2000).expect("made");
+        spread(&w.path("src/many"), 4, 100, 2000).expect("made");
         for (ends, copy) in DIRECTIONS {
             w.haul(&format!("cp -j 16 {ends}")).ends(0);
             w.assert_same("src", copy, SAME);
@@ -75,8 +78,9 @@ fn a_server_that_does_not_say_how_few_handles_it_has_gives_every_file() {
 }
 
 #[test]
-fn short_reads_of_small_files_are_continued() {
-    for content in ["0123456789".to_string(), "0123456789".repeat(20_000)] {
+fn short_reads_are_continued() {
+    for times in [1, 20_000, 900_000] {
+        let content = "0123456789".repeat(times);
         let all = content.clone().into_bytes();
         let odd = Odd::new(dir([(b"f", file(&content))]), move |asked| match asked.kind {
             kind::READ => {
@@ -200,4 +204,20 @@ fn a_directory_that_cannot_be_listed_is_neither_empty_nor_gone() {
         odd.haul(words).ends(23).err_has("d: ").err_has("its parent directory lists it");
         assert_eq!(odd.s.list("dst"), ["d/", "d/b", "d/c", "good"]);
     }
+}
+
+#[test]
+#[ignore = "full"]
+fn a_server_that_does_requests_side_by_side_gives_each_file_its_time() {
+    const SAME: What = What { symlink_mtime: false, ..crate::ssh::support::SAME };
+    let server = parallel().expect("bash and sftp-server are there, and a port");
+    let s = Scratch::with("src: large=2M a=5:0640 empty=0 d/b=300K d/c=200K");
+    spread(&s.path("src/many"), 4, 50, 3000).expect("made");
+    let haul = |words: &str| s.haul(words).args(["--no-agent", "-e"]).arg(server.command()).alone().ends(0);
+    // New files, which are made under their names, and old ones, which are staged.
+    for flags in ["", "-I -a"] {
+        haul(&format!("cp {flags} src/ testhost:~/there"));
+        s.assert_same("src", "there", SAME);
+    }
+    haul("cp src/ testhost:~/there").out_has("nothing to transfer");
 }

@@ -227,7 +227,7 @@ fn full_disk(make: Make) {
         // They have no request for the free space.
         Make::Paramiko => ended.code(23).says("the server failed without a reason"),
         Make::Rclone => ended.code(23).says("file too big for remaining disk space"),
-        Make::Dropbear | Make::Asyncssh => ended.code(11).err_has("No space left"),
+        _ => ended.code(11).err_has("No space left"),
     };
     w.s.sh(&format!("mount -o remount,size=64M {}", volume.path().display()));
     w.haul("cp --chunk-size 1M -j 4 src/ @/").ends(0);
@@ -241,72 +241,29 @@ fn full_disk(make: Make) {
     }
 }
 
-/// A thousand small files there, back, and unchanged.
-fn many_small(make: Make) {
-    let w = Site::new(make, "src/");
-    spread(&w.s.path("src"), 20, 50, 3000).expect("made");
-    w.haul("cp src/ @/there").ends(0);
-    w.assert_there("there");
-    w.haul("cp @/there/ back").ends(0);
-    w.assert_back();
-    w.haul("sync --delete src/ @/there").moves_nothing();
-    w.s.remove("src/d00003");
-    w.s.write("src/d00004/f0000004", "changed");
-    w.haul("sync --delete src/ @/there").ends(0);
-    w.assert_there("there");
+/// All jobs at one server.
+fn all(make: Make) {
+    for job in [goes_and_comes_back, odd_names, a_name_that_is_no_text, attributes, killed_and_resumed, full_disk] {
+        job(make);
+    }
 }
 
-macro_rules! jobs {
-    ($($name:ident: $make:ident;)+) => {$(
-        mod $name {
-            use haul_test::ssh_makes::Make;
-
-            #[test]
-            #[ignore = "full"]
-            fn a_tree_goes_there_and_comes_back() {
-                super::goes_and_comes_back(Make::$make);
-            }
-
-            #[test]
-            #[ignore = "full"]
-            fn odd_names() {
-                super::odd_names(Make::$make);
-            }
-
-            #[test]
-            fn a_name_that_is_no_text() {
-                super::a_name_that_is_no_text(Make::$make);
-            }
-
-            #[test]
-            fn attributes() {
-                super::attributes(Make::$make);
-            }
-
-            #[test]
-            #[ignore = "full"]
-            fn killed_and_resumed() {
-                super::killed_and_resumed(Make::$make);
-            }
-
-            #[test]
-            #[ignore = "full"]
-            fn full_disk() {
-                super::full_disk(Make::$make);
-            }
-
-            #[test]
-            #[ignore = "full"]
-            fn many_small_files() {
-                super::many_small(Make::$make);
-            }
-        }
-    )+};
+#[test]
+fn dropbear() {
+    all(Make::Dropbear);
 }
 
-jobs! {
-    dropbear: Dropbear;
-    rclone: Rclone;
-    asyncssh: Asyncssh;
-    paramiko: Paramiko;
+#[test]
+fn rclone() {
+    all(Make::Rclone);
+}
+
+#[test]
+fn asyncssh() {
+    all(Make::Asyncssh);
+}
+
+#[test]
+fn paramiko() {
+    all(Make::Paramiko);
 }

@@ -6,7 +6,6 @@ mod logins;
 mod makes;
 mod masters;
 mod network;
-mod other_server;
 mod plain;
 mod remote_disk;
 mod shells;

@@ -27,34 +27,11 @@ fn a_tree_goes_there_and_comes_back_with_one_login_each() {
 }
 
 #[test]
-fn old_files_are_replaced_whole_and_extra_names_go() {
-    let w = World::new("src: a=700K b=3 d/c=4 there: a=20 b=9 d/c=1 extra/x=1 gone=2");
-    w.haul("sync --delete src/ testhost:~/there").ends(0);
-    w.assert_same("src", "there", SAME);
-}
-
-#[test]
 fn both_ends_may_be_remote() {
     let w = World::new("src: a=5 d/b=900K");
     w.haul("cp testhost:~/src/ testhost:~/there").ends(0);
     w.assert_same("src", "there", SAME);
     assert_eq!(w.server.logins(), 1, "one host, one login");
-}
-
-#[test]
-fn a_server_that_allows_one_session_is_lived_with() {
-    let w = plenty("MaxSessions 1");
-    w.haul("cp -j 4 src/ testhost:~/there").ends(0);
-    w.assert_same("src", "there", SAME);
-    assert_eq!(w.server.logins(), 1);
-}
-
-#[test]
-fn a_changed_host_key_is_refused() {
-    let w = World::new("src: a=5");
-    w.server.write("known_hosts", w.server.read("known_hosts").replace('A', "B"));
-    w.says(10, "cp src testhost:~/there", &["key"]);
-    assert!(!w.has("there"));
 }
 
 #[test]
@@ -166,32 +143,6 @@ fn a_backup_directory_elsewhere_is_refused_before_anything_is_made() {
     assert!(w.has("new/a"));
 }
 
-#[test]
-fn mv_within_the_host_renames() {
-    let w = World::new("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
-    let before = (w.inode("src/d/b"), w.inode("src/a"));
-    w.haul("mv -n testhost:~/src/ testhost:~/dst").ends(0);
-    w.haul("mv testhost:~/src/ testhost:~/dst").ends(0).out_has("2 (1 file, 1 directory), including the contents of directories");
-    assert_eq!((w.inode("dst/d/b"), w.inode("dst/a")), before, "they were not copied");
-    assert_eq!((w.read("dst/d/e/f").len(), w.read("dst/old").len()), (3, 4));
-    // To another file system it is copied.
-    let other = tempfile::tempdir_in("/dev/shm").expect("a place in memory");
-    w.haul(&format!("mv testhost:~/dst/d testhost:{}/moved", other.path().display())).ends(0);
-    assert!(!w.has("dst/d") && other.path().join("moved/d/e/f").exists());
-}
-
-#[test]
-fn a_killed_upload_goes_on_where_it_was() {
-    let w = World::new("src: big=40M");
-    let run = w.haul("cp --chunk-size 1M --bwlimit 10M src/ testhost:~/there").start();
-    std::thread::sleep(Duration::from_millis(2500));
-    run.signal(Signal::KILL);
-    run.wait();
-    Scratch::haul(&w, "jobs").ends(0).out_has("1 large file started");
-    w.haul("cp --chunk-size 1M src/ testhost:~/there").ends(0).out_has("Resumed:");
-    w.assert_same("src", "there", SAME);
-}
-
 /// Another job, here with another state directory, writes the same version of the file to the same place: neither takes what the other has.
 #[test]
 fn two_interrupted_uploads_of_one_file_go_on_apart() {
@@ -280,23 +231,6 @@ fn a_file_of_size_0_that_has_content_is_copied_to_its_end() {
 }
 
 #[test]
-#[ignore = "full"]
-fn a_connection_that_is_cut_is_made_again() {
-    let w = World::new("src: big=30M");
-    haul_test::tree::spread(&w.path("src/many"), 4, 100, 3000).expect("made");
-    let mut run = w.haul("cp --bwlimit 6M -v src/ testhost:~/there").start();
-    for cut in 1..=2 {
-        let before = staged(&w);
-        // A host that cannot be used when the run begins is an error; one that was used is reconnected to.
-        run.until("data of a login", || w.server.logins() == cut && staged(&w) > before);
-        assert!(w.server.cut() > 0, "cut {cut}: there was a connection");
-    }
-    run.wait().code(0);
-    assert_eq!(w.server.logins(), 3);
-    w.assert_same("src", "there", SAME);
-}
-
-#[test]
 fn nothing_is_copied_onto_or_into_itself_there() {
     let w = World::new("t: d/f=5 sub/g=3 keep=1");
     for words in [
@@ -309,14 +243,6 @@ fn nothing_is_copied_onto_or_into_itself_there() {
         w.haul(words).ends(1);
     }
     assert_eq!(w.names("t"), "d/ d/f keep sub/ sub/g");
-}
-
-#[test]
-fn a_move_keeps_a_source_that_may_be_the_destination_itself() {
-    let w = World::new("t: f=5");
-    // The same directory, over the network and locally.
-    w.says(23, "mv testhost:~/t/f ~/t/", &["the source was kept"]);
-    assert!(w.has("t/f"));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use haul_test::account::Account;
 use haul_test::program::until;
-use haul_test::scratch::entries;
 
 use crate::ssh::support::{SAME, World, account};
 
@@ -30,21 +29,6 @@ fn goes_and_comes_back(w: &World, there: &str) {
     w.haul(&format!("cp src/ {there}")).ends(0);
     w.haul(&format!("cp {there}/ back")).ends(0);
     w.assert_same("src", "back", SAME);
-}
-
-#[test]
-#[ignore = "full"]
-fn every_login_shell_will_do() {
-    let w = World::new("");
-    for shell in ["/usr/bin/fish", "/bin/tcsh", "/bin/csh", "/bin/dash"] {
-        let a = account(shell);
-        w.remove("src");
-        w.remove("back");
-        goes_and_comes_back(&w, &at(&a, "copy_of_a_tree;_$(touch_hacked)_`x`"));
-        // What a shell keeps for itself has a dot in front.
-        let names: Vec<_> = entries(a.home()).into_iter().filter(|name| !name.starts_with('.')).collect();
-        assert_eq!(names, ["copy_of_a_tree;_$(touch_hacked)_`x`"], "{shell}");
-    }
 }
 
 #[test]

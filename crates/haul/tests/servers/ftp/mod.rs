@@ -5,115 +5,43 @@ mod lies;
 mod proof;
 mod resume;
 
-use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use haul_test::compare::What;
 use haul_test::content::bytes;
 use haul_test::ftp_rogue::{Answer, FtpRogue};
 use haul_test::ftpd::{FtpServer, PASSWORD, USER, netrc};
 use haul_test::objects::certificate::Certificate;
-use haul_test::program::{Program, until};
+use haul_test::program::until;
 use haul_test::pty::Terminal;
 use haul_test::scratch::Scratch;
-use haul_test::volume::{Kind, Volume};
+use haul_test::volume::Volume;
+use haul_test::world::Served;
 use rustix::process::Signal;
 
-/// Bytes of the file `big`.
-const BIG: usize = 9 << 20;
+const BIG: usize = World::BIG;
 
-/// A directory with a tree in it; `@` in commands stands for the same directory on the server.
-struct World {
-    scratch: Scratch,
-    url: String,
-    server: Option<FtpServer>,
+/// `@` is the working directory at a server.
+type World = Served<FtpServer>;
+
+fn world(server: std::io::Result<FtpServer>) -> World {
+    let server = server.expect("ftp-servers.sh installs it, or it is proftpd-core");
+    let scratch = Scratch::new();
+    netrc(&scratch.home).expect("written");
+    let url = server.url(&scratch.work);
+    let w = World::new(scratch, server, url).filled(60);
+    w.rename("src/d/b c.txt", "src/d/b c é.txt");
+    w
 }
 
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.scratch
-    }
-}
-
-impl World {
-    fn new(server: FtpServer) -> World {
-        let scratch = Scratch::new();
-        netrc(&scratch.home).expect("written");
-        let url = server.url(&scratch.work);
-        World { scratch, url, server: Some(server) }.filled()
-    }
-
-    fn vsftpd(lines: &str) -> World {
-        World::new(FtpServer::vsftpd(lines).expect("vsftpd: ftp-servers.sh installs it"))
-    }
-
-    /// `@` is the root of a server that lies.
-    fn of(rogue: &FtpRogue) -> World {
-        World { scratch: Scratch::new(), url: rogue.url(""), server: None }.filled()
-    }
-
-    fn filled(self) -> World {
-        self.sh("mkdir -p src/d/sub 'src/empty dir'");
-        for (path, content) in
-            [("src/d/a.txt", "hello\n"), ("src/d/b c é.txt", "x"), ("src/d/none", ""), ("src/d/sub/-deep", "deep"), ("src/.hid", "h")]
-        {
-            self.write_at(path, content, 1_500_000_000);
-        }
-        for n in 0..60 {
-            self.write_at(&format!("src/d/n{n}"), bytes(n, 100 * n as usize), 1_400_000_000 + n);
-        }
-        self.write_at("src/big", bytes(99, BIG), 1_300_000_000);
-        self
-    }
-
-    /// Writes a file of this time, in seconds since 1970.
-    fn write_at(&self, path: &str, content: impl AsRef<[u8]>, seconds: u64) {
-        self.write(path, content);
-        self.set_time(path, UNIX_EPOCH + Duration::from_secs(seconds));
-    }
-
-    fn time(&self, path: &str) -> i64 {
-        self.meta(path).mtime()
-    }
-
-    fn server(&self) -> &FtpServer {
-        self.server.as_ref().expect("a real one")
-    }
-
-    fn haul(&self, words: &str) -> Program {
-        let word = |word: &str| word.strip_prefix('@').map_or(word.to_string(), |path| format!("{}{path}", self.url));
-        self.scratch.haul(&words.split_whitespace().map(word).collect::<Vec<_>>().join(" "))
-    }
-
-    /// Standard output and standard error.
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> String {
-        let ended = self.haul(words).ends(code);
-        ended.out + &ended.err
-    }
-
-    /// Fails; standard output and standard error.
-    #[track_caller]
-    fn fails(&self, words: &str) -> String {
-        let ended = self.haul(words).run();
-        assert!(!ended.status.success(), "{ended}");
-        ended.out + &ended.err
-    }
-
-    #[track_caller]
-    fn same(&self, one: &str, other: &str) {
-        self.assert_same(one, other, What::CONTENT);
-    }
+fn vsftpd(lines: &str) -> World {
+    world(FtpServer::vsftpd(lines))
 }
 
 fn servers() -> [World; 3] {
-    let installed = "ftp-servers.sh installs it, or it is proftpd-core";
-    [World::vsftpd(""), World::new(FtpServer::proftpd("").expect(installed)), World::new(FtpServer::pyftpdlib("").expect(installed))]
+    [vsftpd(""), world(FtpServer::proftpd("")), world(FtpServer::pyftpdlib(""))]
 }
 
 /// Bytes of the transfers that were logged.
@@ -133,9 +61,10 @@ fn slow_upload(w: &World, rate: &str) -> String {
     format!("cp --bwlimit {rate} --chunk-size 4M huge @/copy")
 }
 
-fn rogue(content: &[u8], lie: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (World, FtpRogue) {
+/// A server that lies, whose root `@` is.
+fn rogue(content: &[u8], lie: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (Served<()>, FtpRogue) {
     let rogue = FtpRogue::new(content.to_vec(), lie).expect("a server");
-    (World::of(&rogue), rogue)
+    (Served::new(Scratch::new(), (), rogue.url("")).filled(1), rogue)
 }
 
 #[test]
@@ -196,16 +125,16 @@ fn commands_work_on_addresses() {
 #[ignore = "full"]
 fn servers_that_write_no_ranges_get_files_in_order() {
     // It locks files that are being written.
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.ends(0, &slow_upload(&w, "25M"));
     w.sh("cmp huge copy");
-    assert!(places(&w.server().log()).iter().all(|at| *at < 5), "{}", w.server().log());
+    assert!(places(&w.server.log()).iter().all(|at| *at < 5), "{}", w.server.log());
     w.assert_clean("");
     // It refuses what is behind the end of a file; the other one writes it at the end, and says that all is well.
     let appends = "real = handler.ftp_STOR\ndef stor(self, file, mode='w'):\n    if self._restart_position:\n        \
                    self._restart_position, mode = 0, 'a'\n    return real(self, file, mode)\nhandler.ftp_STOR = stor\n";
     for lines in ["", appends] {
-        let w = World::new(FtpServer::pyftpdlib(lines).expect("pyftpdlib: ftp-servers.sh installs it"));
+        let w = world(FtpServer::pyftpdlib(lines));
         w.ends(0, &slow_upload(&w, "25M"));
         w.sh("cmp huge copy");
         w.assert_clean("");
@@ -216,7 +145,7 @@ fn servers_that_write_no_ranges_get_files_in_order() {
 #[ignore = "full"]
 fn a_server_that_allows_few_connections_is_enough() {
     for lines in ["max_per_ip=2", "max_clients=1"] {
-        let w = World::vsftpd(lines);
+        let w = vsftpd(lines);
         w.ends(0, "cp -j 8 src/ @/there");
         w.same("src", "there");
         w.ends(0, "cp -j 8 --chunk-size 1M @/there/ back");
@@ -226,7 +155,7 @@ fn a_server_that_allows_few_connections_is_enough() {
 
 #[test]
 fn a_wrong_password_is_refused_and_no_output_has_one() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.write(w.home.join(".netrc"), format!("machine 127.0.0.1 login {USER} password hunter2\n"));
     let text = w.ends(10, "cp @/src/d/a.txt got");
     assert!(text.contains("530") && text.contains("~/.netrc") && !text.contains("hunter2"), "{text}");
@@ -250,11 +179,11 @@ fn encryption_is_verified_or_refused() {
     let made = Certificate::make(place.path()).expect("openssl makes a certificate");
     let ca = made.authority.display();
     for (lines, flag) in [("", ""), ("implicit_ssl=YES", "--ftp-tls implicit")] {
-        let mut w = World::new(FtpServer::vsftpd_with_tls(&made, lines).expect("vsftpd"));
+        let mut w = world(FtpServer::vsftpd_with_tls(&made, lines));
         w.url = w.url.replace("ftp://", "ftps://");
         let text = w.ends(23, &format!("cp {flag} @/src/d/a.txt got"));
         assert!(text.contains("not signed by a trusted authority") && text.contains("--ca-bundle"), "{text}");
-        assert!(!w.server().log().contains("\"PASS"), "no password before the certificate");
+        assert!(!w.server.log().contains("\"PASS"), "no password before the certificate");
         w.ends(0, &format!("cp {flag} --ca-bundle {ca} src/ @/there"));
         w.same("src", "there");
         w.ends(0, &format!("cp {flag} --ca-bundle {ca} -j 4 --chunk-size 1M @/there/ back"));
@@ -268,27 +197,27 @@ fn encryption_is_verified_or_refused() {
     );
     let tls =
         tls.replace("TLSRSACertificateFile", "# TLSRSACertificateFile") + &format!("TLSECCertificateKeyFile {}\n", made.key.display());
-    let w = World::new(FtpServer::proftpd(&tls).expect("proftpd"));
+    let w = world(FtpServer::proftpd(&tls));
     w.ends(0, &format!("cp --ftp-tls explicit --ca-bundle {ca} src/ @/there"));
     w.same("src", "there");
     w.ends(0, &format!("cp --ftp-tls explicit --ca-bundle {ca} @/there/ back"));
     w.same("src", "back");
     // One that has TLS 1.3 only.
-    let w = World::new(FtpServer::proftpd(&format!("{tls}TLSProtocol TLSv1.3\n")).expect("proftpd"));
+    let w = world(FtpServer::proftpd(&format!("{tls}TLSProtocol TLSv1.3\n")));
     w.ends(0, &format!("cp --ftp-tls explicit --ca-bundle {ca} src/ @/there"));
     w.same("src", "there");
     // Without TLS nothing is said at all.
-    let mut w = World::vsftpd("");
+    let mut w = vsftpd("");
     w.url = w.url.replace("ftp://", "ftps://");
     let text = w.ends(10, "cp @/src/d/a.txt got");
     assert!(text.contains("does not offer TLS") && text.contains("nothing was sent in clear text"), "{text}");
-    assert!(!w.server().log().contains("\"USER"), "{}", w.server().log());
+    assert!(!w.server.log().contains("\"USER"), "{}", w.server.log());
 }
 
 #[test]
 fn the_server_may_connect_to_this_host() {
     // pyftpdlib does not answer each EPRT.
-    for w in [World::vsftpd(""), World::new(FtpServer::proftpd("").expect("proftpd-core is installed"))] {
+    for w in [vsftpd(""), world(FtpServer::proftpd(""))] {
         w.ends(0, "cp --ftp-active src/ @/there");
         w.same("src", "there");
         w.ends(0, "cp --ftp-active --chunk-size 1M @/there/ back");
@@ -299,11 +228,11 @@ fn the_server_may_connect_to_this_host() {
 #[test]
 #[ignore = "full"]
 fn passive_connections_may_need_the_older_command() {
-    let w = World::vsftpd("cmds_denied=EPSV,EPRT\npasv_address=10.1.2.3");
+    let w = vsftpd("cmds_denied=EPSV,EPRT\npasv_address=10.1.2.3");
     w.ends(0, "cp src/ @/there");
     w.ends(0, "cp @/there/ back");
     w.same("src", "back");
-    let w = World::vsftpd("pasv_enable=NO");
+    let w = vsftpd("pasv_enable=NO");
     let text = w.ends(23, "cp @/src/d/a.txt got");
     assert!(text.contains("--ftp-active"), "{text}");
 }
@@ -311,18 +240,18 @@ fn passive_connections_may_need_the_older_command() {
 #[test]
 #[ignore = "full"]
 fn a_full_disk_is_reported() {
-    let volume = Volume::new(&Kind::Tmpfs { inodes: None }, 4 << 20).expect("a volume of 4 MiB");
+    let volume = Volume::tmpfs(4 << 20).expect("a volume of 4 MiB");
     // In the server's own mounts only if it starts after them.
-    let w = World::vsftpd("");
-    let url = w.server().url(volume.path());
+    let w = vsftpd("");
+    let url = w.server.url(volume.path());
     let text = w.ends(11, &format!("cp src/big {url}/"));
     assert!(
         text.contains("451 Failure writing to local file") && text.contains("disk may be full") && !text.contains("0 B free"),
         "{text}"
     );
     assert!(!volume.path().join("big").exists());
-    let w = World::new(FtpServer::proftpd("").expect("proftpd"));
-    let text = w.ends(11, &format!("cp src/big {}/", w.server().url(volume.path())));
+    let w = world(FtpServer::proftpd(""));
+    let text = w.ends(11, &format!("cp src/big {}/", w.server.url(volume.path())));
     assert!(text.contains("No space left on device"), "{text}");
     assert!(!volume.path().join("big").exists());
 }
@@ -330,7 +259,7 @@ fn a_full_disk_is_reported() {
 #[test]
 #[ignore = "full"]
 fn a_file_that_the_server_refuses_does_not_stop_the_others() {
-    let w = World::vsftpd("deny_file={*.no}");
+    let w = vsftpd("deny_file={*.no}");
     w.write("src/d/x.no", "refused");
     let text = w.ends(23, "cp src/ @/there");
     assert!(text.contains("x.no") && text.contains("550"), "{text}");
@@ -354,7 +283,7 @@ fn what_ends_an_upload_is_the_servers_word() {
 
 #[test]
 fn names_that_cannot_be_sent_are_refused() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.write("src/two\nlines", "x");
     let text = w.ends(23, "cp src/ @/there");
     assert!(text.contains("two\\nlines") && text.contains("line break"), "{text}");
@@ -376,14 +305,14 @@ fn a_server_that_never_answers_is_given_up() {
 
 #[test]
 fn a_server_may_have_an_address_of_ipv6() {
-    let w = World::vsftpd("listen=NO\nlisten_ipv6=YES");
+    let w = vsftpd("listen=NO\nlisten_ipv6=YES");
     w.write(w.home.join(".netrc"), format!("machine ::1 login {USER} password \"{PASSWORD}\"\n"));
-    let url = |path: &str| w.server().url(w.path(path)).replace("127.0.0.1", "[::1]");
+    let url = |path: &str| w.server.url(w.path(path)).replace("127.0.0.1", "[::1]");
     w.ends(0, &format!("cp src/ {}", url("there")));
     w.same("src", "there");
     w.ends(0, &format!("cp --ftp-active --chunk-size 1M {}/ back", url("there")));
     w.same("src", "back");
-    assert!(w.server().log().contains("\"EPRT |2|::1|"), "{}", w.server().log());
+    assert!(w.server.log().contains("\"EPRT |2|::1|"), "{}", w.server.log());
 }
 
 #[test]
@@ -402,7 +331,7 @@ fn a_refusal_after_the_first_login_means_that_there_are_too_many() {
 #[test]
 #[ignore = "full"]
 fn a_password_can_be_typed_and_is_not_shown() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.remove(w.home.join(".netrc"));
     let typed = |word: &str| {
         let mut terminal = Terminal::start(w.haul("cp @/src/d/a.txt got").command()).expect("a terminal");
@@ -421,12 +350,12 @@ fn a_password_can_be_typed_and_is_not_shown() {
 #[test]
 #[ignore = "full"]
 fn the_doctor_tells_what_a_server_can_do() {
-    let w = World::vsftpd("max_per_ip=3");
+    let w = vsftpd("max_per_ip=3");
     let text = w.ends(0, "doctor @/");
     for part in ["works, by FTP", "as root", "sent in clear text", "listings in text (LIST)", "resumes uploads", "3 at the same time"] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    let w = World::vsftpd("pasv_enable=NO");
+    let w = vsftpd("pasv_enable=NO");
     let ended = w.haul("doctor --json @/").ends(0);
     let host = &ended.events()[0]["hosts"][0];
     assert!(host["ftp"]["data_error"].as_str().is_some_and(|why| !why.is_empty()), "{ended}");
@@ -437,7 +366,7 @@ fn the_doctor_tells_what_a_server_can_do() {
 
 #[test]
 fn the_network_is_measured_with_files_that_are_removed() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.sh("mkdir dir");
     let ended = w.haul("bench net --json --streams 2 --seconds 1 --repeat 1 --out run @/dir").ends(0);
     let points = ended.events()[0]["points"].as_array().expect("a list").clone();
@@ -447,7 +376,7 @@ fn the_network_is_measured_with_files_that_are_removed() {
         assert!(point["more"]["route"] == "ftp", "{ended}");
     }
     assert_eq!(std::fs::read_dir(w.path("dir")).expect("it is there").count(), 0);
-    let log = w.server().log();
+    let log = w.server.log();
     assert!(log.matches("\"DELE ").count() == 4 && log.contains("\"RETR "), "{log}");
     // vsftpd gives no devices, and says of a directory that is not there that it cannot write to it.
     let whole = w.url.clone();

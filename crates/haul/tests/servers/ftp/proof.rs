@@ -8,14 +8,14 @@ fn open_to_all(w: &World) {
 }
 
 fn pure_ftpd() -> World {
-    let w = World::new(FtpServer::pure_ftpd().expect("Pure-FTPd: ftp-servers.sh installs it"));
+    let w = world(FtpServer::pure_ftpd());
     open_to_all(&w);
     w
 }
 
 /// A server whose sessions have nobody's rights.
 fn vsftpd_of_nobody() -> World {
-    let w = World::vsftpd("guest_enable=YES\nguest_username=daemon\nlocal_root=/\nvirtual_use_local_privs=YES");
+    let w = vsftpd("guest_enable=YES\nguest_username=daemon\nlocal_root=/\nvirtual_use_local_privs=YES");
     open_to_all(&w);
     w
 }
@@ -23,7 +23,7 @@ fn vsftpd_of_nobody() -> World {
 /// pyftpdlib without these commands.
 fn without(words: &[&str]) -> World {
     let lines: Vec<String> = words.iter().map(|word| format!("del handler.proto_cmds[{word:?}]")).collect();
-    World::new(FtpServer::pyftpdlib(&lines.join("\n")).expect("pyftpdlib: ftp-servers.sh installs it"))
+    world(FtpServer::pyftpdlib(&lines.join("\n")))
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_small_file_that_the_server_cuts_off_is_no_success() {
     let ascii = "real = handler.dtp_handler.enable_receiving\nhandler.dtp_handler.enable_receiving = lambda self, type, cmd: real(self, 'a', cmd)\n";
     for words in [&[][..], &["MLSD", "MLST"], &["MLSD", "MLST", "SIZE", "MDTM"]] {
         let lines: String = words.iter().map(|word| format!("del handler.proto_cmds[{word:?}]\n")).collect();
-        let w = World::new(FtpServer::pyftpdlib(&format!("{ascii}{lines}")).expect("pyftpdlib: ftp-servers.sh installs it"));
+        let w = world(FtpServer::pyftpdlib(&format!("{ascii}{lines}")));
         for n in 0..40 {
             w.write(format!("in/n{n}"), format!("line {n}\n"));
         }
@@ -145,7 +145,7 @@ fn times_of_a_listing_are_used_where_there_are_no_others() {
 
 #[test]
 fn the_mode_of_a_single_file_is_kept() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.sh("chmod 600 src/d/a.txt");
     for words in ["cp -p @/src/d/a.txt got", "cp -p -L @/src/d/a.txt got2"] {
         w.ends(0, words);
@@ -202,7 +202,7 @@ fn a_port_that_is_not_reached_is_asked_for_in_the_older_way() {
 #[test]
 #[ignore = "full"]
 fn a_symlink_is_skipped_and_deletes_go_on() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.sh("ln -s big src/link; mkdir there; touch there/extra");
     let text = w.ends(0, "sync --delete src/ @/there");
     assert!(!w.has("there/extra") && !w.has("there/link") && text.contains("1 symlink"), "{text}");
@@ -215,16 +215,16 @@ fn a_symlink_is_skipped_and_deletes_go_on() {
 
 #[test]
 fn a_move_within_one_server_renames() {
-    let w = World::vsftpd("");
+    let w = vsftpd("");
     w.sh("cp -a src kept");
     w.ends(0, "mv @/src/ @/moved");
     w.same("kept", "moved");
-    let log = w.server().log();
+    let log = w.server.log();
     assert!(w.entries("src").is_empty() && !log.contains("\"RETR ") && !log.contains("\"STOR "), "{log}");
     w.ends(0, "mkdir @/dir");
     w.ends(0, "mv @/moved/big @/moved/.hid @/dir/");
     assert_eq!(w.entries("dir"), [".hid", "big"]);
-    assert!(!w.server().log().contains("\"RETR "), "{}", w.server().log());
+    assert!(!w.server.log().contains("\"RETR "), "{}", w.server.log());
     // What is there is not replaced by a directory.
     w.sh("mkdir -p dir/d && echo mine > dir/d/mine");
     w.ends(0, "mv @/moved/d @/dir/");
@@ -233,8 +233,8 @@ fn a_move_within_one_server_renames() {
 
 #[test]
 fn a_full_disk_here_is_named() {
-    let volume = Volume::new(&Kind::Tmpfs { inodes: None }, 4 << 20).expect("a volume of 4 MiB");
-    let w = World::vsftpd("");
+    let volume = Volume::tmpfs(4 << 20).expect("a volume of 4 MiB");
+    let w = vsftpd("");
     for source in ["src/big", "src/"] {
         let text = w.ends(11, &format!("cp @/{source} {}/", volume.path().display()));
         assert!(text.contains("free space") && !text.contains("server"), "{text}");
@@ -254,7 +254,7 @@ fn room_is_made_for_a_file_only_if_it_is_there_and_without_harm_to_other_names()
     let refuses = "def keep(self, path, rename=handler.ftp_RNTO):\n    import os\n    \
         return self.respond('550 File exists.') if os.path.lexists(self.fs.ftp2fs(path)) else rename(self, path)\n\
         handler.ftp_RNTO = keep";
-    let w = World::new(FtpServer::pyftpdlib(refuses).expect("pyftpdlib: ftp-servers.sh installs it"));
+    let w = world(FtpServer::pyftpdlib(refuses));
     open_to_all(&w);
     for n in 0..20 {
         w.write(format!("in/{n}"), format!("new {n}"));
@@ -270,7 +270,7 @@ fn room_is_made_for_a_file_only_if_it_is_there_and_without_harm_to_other_names()
     let loses = "def lost(self, path, rename=handler.ftp_RNFR):\n    import os\n    \
         '.haul-' in path and os.remove(self.fs.ftp2fs(path))\n    return rename(self, path)\n\
         handler.ftp_RNFR = lost";
-    let w = World::new(FtpServer::pyftpdlib(loses).expect("pyftpdlib: ftp-servers.sh installs it"));
+    let w = world(FtpServer::pyftpdlib(loses));
     open_to_all(&w);
     for n in 0..20 {
         w.write(format!("in/{n}"), format!("new {n}"));
