@@ -145,7 +145,7 @@ impl Shared {
                 Received::Refused(reply) => refused.push((get, reply)),
                 Received::Lost => {
                     lease.control.give_up();
-                    again.extend(fits[at..].iter().map(|get| Get::clone(get)));
+                    again.extend(fits[at..].iter().copied().cloned());
                     break;
                 }
             }

@@ -14,12 +14,11 @@ const DEEPEST: usize = 32;
 /// Bytes of one text. A key has at most 1,024 bytes, each at most `%25` escaped once more.
 const LONGEST: usize = 64 << 10;
 
+type Each<'d, 'c> = dyn FnMut(&[&'d str], &str) -> Result<(), Fault> + 'c;
+
 /// Calls `each` for each element where it ends, with the names of those that it is in, from the root to itself, without the prefixes
 /// of namespaces, and with its text, which is blank for one with elements in it. Returns the document and the name of its root.
-pub(super) fn walk<'d>(
-    document: &'d [u8],
-    each: &mut dyn FnMut(&[&'d str], &str) -> Result<(), Fault>,
-) -> Result<(&'d str, &'d str), Fault> {
+pub(super) fn walk<'d>(document: &'d [u8], each: &mut Each<'d, '_>) -> Result<(&'d str, &'d str), Fault> {
     let malformed = |at, why: &str| Fault::Malformed { at, why: shorten(why, 128).into() };
     let document = std::str::from_utf8(document).map_err(|error| malformed(error.valid_up_to(), "it is not UTF-8"))?;
     let mut reader = Reader::from_str(document);

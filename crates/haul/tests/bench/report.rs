@@ -9,7 +9,6 @@ use std::process::Command;
 use generated::Made;
 use haul_bench::report;
 use haul_test::program::Ended;
-use haul_test::web::WebServer;
 use serde_json::Value;
 
 #[path = "../../../haul-bench/tests/generated/mod.rs"]

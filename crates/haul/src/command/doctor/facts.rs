@@ -145,10 +145,9 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use super::*;
-    use crate::render::json::tests::{documented, keys};
+    use haul_test::documented::{documented, keys};
 
     #[test]
     fn the_document_has_the_documented_keys_and_no_others() {
@@ -167,8 +166,7 @@ mod tests {
             ..Facts::default()
         };
         let document = Document { event: "doctor", time: String::new(), version: 1, hosts: &[facts] };
-        let mut produced = BTreeSet::new();
-        keys("", &serde_json::to_value(&document).expect("JSON"), &mut produced);
+        let produced = keys(&serde_json::to_value(&document).expect("JSON"));
         assert_eq!(Some(&produced), documented().get("doctor"));
     }
 
