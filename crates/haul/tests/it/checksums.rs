@@ -13,7 +13,6 @@ const SIZES: [(&str, usize); 5] = [("big", 3 << 20), ("d/middle", 400_000), ("d/
 
 fn filled<S>(server: S, url: impl Fn(&S, &std::path::Path) -> String) -> Served<S> {
     let scratch = Scratch::new();
-    netrc(&scratch.home).expect("written");
     let url = url(&server, &scratch.work);
     let w = Served::new(scratch, server, url);
     for (n, (path, size)) in SIZES.into_iter().enumerate() {
@@ -60,6 +59,7 @@ fn a_server_that_computes_checksums_is_not_asked_for_the_files() {
 #[test]
 fn proftpd_computes_them_too() {
     let w = filled(FtpServer::proftpd("").expect("proftpd-core is installed"), |server, path| server.url(path));
+    netrc(&w.home).expect("written");
     let text = w.ends(0, "cp --verify src/ @/there");
     assert!(text.contains("checksum computed by the server"), "{text}");
     let text = w.ends(0, "mv src/d/ @/moved");
@@ -72,6 +72,7 @@ fn proftpd_computes_them_too() {
 #[test]
 fn without_the_command_files_are_read_back() {
     let w = filled(FtpServer::vsftpd("").expect("ftp-servers.sh installs it"), |server, path| server.url(path));
+    netrc(&w.home).expect("written");
     let text = w.ends(0, "cp --verify src/ @/there");
     assert!(text.contains("reread from the server") && !text.contains("checksum"), "{text}");
 }
