@@ -92,7 +92,7 @@ fn first_braces(text: &[u8]) -> Option<(usize, Vec<usize>, usize)> {
 /// What an address matches, in order of names. `None` where it is no pattern: without a wildcard, or the name of something.
 ///
 /// # Errors
-/// Nothing matches, or more than [`MOST`] names do. A directory on the way that cannot be listed matches nothing, and is named.
+/// Nothing matches, or more than 100,000 names do. A directory on the way that cannot be listed matches nothing, and is named.
 pub fn expand(location: &Location, hosts: &Hosts, options: OpenOptions) -> Result<Option<Vec<Match>>> {
     if location.scheme == SSH || location.scheme == SFTP { matches(location, hosts, options) } else { Ok(None) }
 }

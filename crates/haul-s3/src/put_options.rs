@@ -24,7 +24,7 @@ pub fn pairs(headers: Vec<(&'static str, String)>) -> Vec<Pair> {
 /// As the flags say. Values go into headers as they are.
 #[derive(Clone, Default)]
 pub struct PutOptions {
-    /// The values of [`HEADERS`]; a content type in place of the one guessed from the file extension.
+    /// The values of the headers in `HEADERS`; a content type in place of the one guessed from the file extension.
     pub headers: [Option<String>; HEADERS.len()],
     /// `AES256` or `aws:kms`.
     pub encryption: Option<String>,

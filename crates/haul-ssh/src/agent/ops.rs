@@ -2,7 +2,7 @@
 //! the local side, `server` on the other.
 
 /// The version of the protocol. Both ends speak the same: haul installs itself on the remote host. Whatever else changes,
-/// [`HELLO`] begins with the first and the last version that the requesting end speaks, and with its program's version in words;
+/// The first request begins with the first and the last version that the requesting end speaks, and with its program's version in words;
 /// the answer to it with the version that is spoken and the remote program's.
 pub const VERSION: u64 = 7;
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
