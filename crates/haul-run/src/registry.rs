@@ -9,14 +9,8 @@ use haul_core::place::{AddressError, Location, Scheme};
 
 use haul_core::place::provider::{Access, Provider};
 
-pub static PROVIDERS: &[&dyn Provider] = &[
-    &haul_local::LocalProvider,
-    &haul_ssh::ssh::SshProvider,
-    &haul_s3::S3Provider,
-    &haul_web::WebProvider,
-    &haul_ftp::FtpProvider,
-    &haul_data::DataProvider,
-];
+pub static PROVIDERS: &[&dyn Provider] =
+    &[&haul_local::LocalProvider, &haul_ssh::ssh::SshProvider, &haul_s3::S3Provider, &haul_web::WebProvider, &haul_ftp::FtpProvider];
 
 /// The schemes that this program can open.
 pub fn schemes() -> Vec<Scheme> {
