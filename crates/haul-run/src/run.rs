@@ -48,7 +48,7 @@ pub struct JournalUse {
     pub command: String,
 }
 
-/// What the front end is told before the engine begins.
+/// Facts passed to the front end before the engine begins.
 pub struct Begun {
     /// The job's id; `None` without a journal.
     pub job: Option<String>,
@@ -59,7 +59,7 @@ pub struct Begun {
     pub starts_over: bool,
 }
 
-/// What the front end is told when the engine has ended.
+/// Facts passed to the front end after the engine has ended.
 pub struct Ended<'a> {
     pub report: &'a Report,
     pub ends: &'a Ends,

@@ -57,7 +57,8 @@ fn versions(document: &[u8], within: &'static str) -> Result<(Vec<Version>, Page
 }
 
 enum Item {
-    /// An object, a version of one, the mark of its deletion, or an upload of one: what is not said, or means nothing, is empty.
+    /// An object, a version of one, the mark of its deletion, or an upload of one. Fields that the service omits or that do not apply are
+    /// empty.
     Version(Version),
     Prefix(Vec<u8>),
 }
