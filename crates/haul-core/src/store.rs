@@ -66,7 +66,7 @@ pub enum AddressForm {
     Url,
     /// As a URL, or as `host:path`: the user can log in there.
     Host,
-    /// A URL that does not name the service.
+    /// A URL that names the bucket, not the service.
     Service,
     /// The path alone.
     Path,
@@ -76,7 +76,11 @@ impl Place {
     /// As the user would type it, without credentials.
     pub fn words(&self) -> String {
         let root = crate::entry::show(&self.root);
-        if self.form == AddressForm::Path { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
+        match self.form {
+            AddressForm::Path => root,
+            AddressForm::Service => format!("{}://{}{root}", self.scheme, self.volume),
+            AddressForm::Url | AddressForm::Host => format!("{}://{}{root}", self.scheme, self.endpoint),
+        }
     }
 
     /// Whether one service and account hold both: whether an account may read what another may is not known.
